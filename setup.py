@@ -100,6 +100,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/queues/spool.py",
     "middleware/broker/queues/serving.py",
     "middleware/broker/queues/joined.py",
+    "middleware/broker/queues/host.py",
     "middleware/dataplane/p4/bits.py",
     "middleware/fabric/channel/codec.py",
     "middleware/fabric/channel/states.py",

@@ -2,7 +2,7 @@
 
 | step | what a face does | what holds then |
 | --- | --- | --- |
-| made | restores sessions and queues, and what they want | no other host knows yet what this one wants |
+| made | restores sessions, and what they want | no other host knows yet what this one wants |
 | opened | listens | messages cross faces and hosts |
 | closed | ends its connections and stores what they leave | the broker still runs |
 
@@ -72,12 +72,7 @@ class Face(Protocol):
     pages: Pages | None = None
     exchanges: Exchanges | None = None
     keeps: bool = False
-    """Whether it stores what the others publish, and so is closed after them."""
-
-    @property
-    def refused_writes(self) -> int:
-        """How often the disk has refused a write of a store of its own."""
-        return 0
+    """Whether its clients still get what the others publish, and so it is closed after them."""
 
     async def open(self) -> Sequence[OpenListener]:
         """Listens. Raises StartError if an address is not to be had."""

@@ -21,6 +21,7 @@ from .long_poll import FetchWait, LongPolls
 from .partition import takes_runs
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .pubsub_host import HostPubSub
+from .queues.host import HostQueues, QueueEdge
 from .reading import PartitionReading, Taker, committed_offset, read_at
 from .resting import rest
 from .settings import BrokerSettings
@@ -91,6 +92,7 @@ __all__ = [
     "GroupMember",
     "GroupType",
     "HostPubSub",
+    "HostQueues",
     "INTERNAL",
     "InitProducer",
     "Isolation",
@@ -118,6 +120,7 @@ __all__ = [
     "PartitionReading",
     "Place",
     "Places",
+    "QueueEdge",
     "ReadWaiter",
     "Speaker",
     "Store",

@@ -17,6 +17,7 @@ from .directory import DataDirectory
 from .long_poll import LongPolls
 from .parts import JoinCluster
 from .pubsub_host import HostPubSub
+from .queues.host import HostQueues
 from .settings import BrokerSettings
 
 _log = Log(__name__)
@@ -59,8 +60,14 @@ class Broker:
         """The publish/subscribe of the host, for the faces that offer it; exists from `start` to `close`."""
         return self._open.pubsub
 
+    @property
+    def queues(self) -> HostQueues:
+        """The queues of the host, whichever faces are on; exists from `start` to `close`."""
+        return self._open.queues
+
     async def begin_events(self) -> None:
         """Lets messages cross faces and hosts; called once the faces have restored persistent sessions."""
+        self.queues.begin()
         await self.pubsub.start(self.cluster)
 
     @property

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 
 from .pubsub import Reach
+from .queues.reach import Reach as QueueReach
 from .values import (
     NOBODY,
     ActiveProducer,
@@ -45,9 +46,6 @@ from .values import (
     Topic,
     TransactionListing,
 )
-
-if TYPE_CHECKING:
-    from .queues.reach import Reach as QueueReach
 
 T = TypeVar("T")
 
@@ -300,7 +298,7 @@ class Cluster(Leaders, Protocol):
 
     @property
     def queues(self) -> QueueReach | None:
-        """The way of AMQP's queues to other hosts; None on a standalone host."""
+        """The way of queues to other hosts, which `HostQueues` takes; None on a standalone host."""
 
     async def begin_events(self) -> None:
         """Lets messages cross hosts from now on; called once persistent sessions are restored."""

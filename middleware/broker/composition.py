@@ -34,6 +34,7 @@ from .long_poll import LongPolls
 from .partitions import LocalPartitions
 from .parts import JoinCluster, LocalParts
 from .pubsub_host import HostPubSub
+from .queues.host import HostQueues
 from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
@@ -95,6 +96,13 @@ class Parts:
             directory.run,
         )
         self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
+        self.queues = HostQueues(
+            settings.queues,
+            str(directory.queues),
+            self.pubsub.turn,
+            self.pubsub.passes,
+            counters.queue_levels,
+        )
         self.groups.work = self.pubsub.work
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
@@ -132,6 +140,8 @@ class Parts:
         """Closes all parts, even if some fail. The shutdown counts as clean only if none failed."""
         clean = True
         try:
+            await self.pubsub.leave()  # first: what arrives still has its queues
+            await self.queues.close()
             await self.pubsub.close()
             await self.leave()
             await asyncio.gather(self.transactions.close(), self.producer_ids.close())
@@ -152,6 +162,7 @@ class Parts:
 
     def abandon(self) -> None:
         """Releases everything without flushing, after a failed start."""
+        self.queues.abandon()
         self.pubsub.abandon()
         self.partitions.abandon()
         self._close_files(clean=False)

@@ -9,7 +9,7 @@ tables.sqlite    `storage.tables`
 logs/            one directory per partition
 summaries/       what a start trusts about the logs: `storage.summaries`
 pubsub/          the journal of publish/subscribe: `pubsub.journal`
-queues/          AMQP queues, if that face is on: `queues.block_store`
+queues/          the log of queues: `queues.block_store`
 """
 
 from __future__ import annotations
@@ -134,6 +134,10 @@ class DataDirectory:
     @property
     def pubsub(self) -> Path:
         return self.path / "pubsub"
+
+    @property
+    def queues(self) -> Path:
+        return self.path / "queues"
 
     @property
     def tables(self) -> Path:

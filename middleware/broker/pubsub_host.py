@@ -162,14 +162,19 @@ class HostPubSub:
         levels.retained = self.hub.retained.count
         levels.journal_bytes = self.journal.size
 
-    async def close(self) -> None:
-        """Closes after the faces and before the cluster. Forces writes to disk under every policy."""
+    async def leave(self) -> None:
+        """Stops messages from crossing faces and hosts, while subscribers still are there. Safe to call
+        twice."""
         if self._shared is not None:
             bridge, cluster = self._shared
             self._shared = None
             await bridge.close()
             await cluster.end_events()
             self.hub.use_reach(None)
+
+    async def close(self) -> None:
+        """Closes after the faces and before the cluster. Forces writes to disk under every policy."""
+        await self.leave()
         self.turn.end()
         await self._edge.settled()
         self.abandon()

@@ -10,6 +10,7 @@ from msgspec import Struct
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .pubsub import PubSubSettings
+from .queues.settings import QueueSettings
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -29,6 +30,7 @@ class BrokerSettings(Struct, frozen=True):
     topic_defaults: Mapping[str, str] = {}
 
     pubsub: PubSubSettings = PubSubSettings()
+    queues: QueueSettings = QueueSettings()
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 30 * MINUTE_MS

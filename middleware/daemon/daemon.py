@@ -13,10 +13,12 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.broker import ALONE, Broker, BrokerSettings
 from treecast.middleware.broker.pubsub import PubSubSettings
+from treecast.middleware.broker.queues import QueueSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.logs import Log
+from treecast.shims.amqp.dialect import AmqpDialect
 from treecast.shims.face import Exchanges, Face, OpenListener
 
 from .admin import AdminServer
@@ -103,6 +105,7 @@ class Daemon:
             settings, self.counters, broker.cluster, self.listeners, time.time(), troubles=room.troubles
         )
         self._show_joined(self.subject, room)
+        self._restore_queues(broker)
         self._take_up_faces(broker, room, guard, users)
         await broker.begin_events()
         await self._open_faces(self.subject)
@@ -165,7 +168,7 @@ class Daemon:
             self._joining.coordinator if self._joining is not None else None,
         )
         refused = counters.storage.write_errors + counters.pubsub.journal_errors
-        refused += sum(face.refused_writes for face in self._faces)
+        refused += self._broker.queues.refused_writes if self._broker is not None else 0
         return refused + (coordinator.coordinator.refused_writes if coordinator is not None else 0)
 
     def _check_free(self) -> None:
@@ -175,6 +178,11 @@ class Daemon:
                 continue
             if (address := wanted(self.settings, name)) is not None:
                 check_free(shown(name), address)
+
+    def _restore_queues(self, broker: Broker) -> None:
+        """Restores the queues, whichever faces are on: other hosts use them, and their messages expire."""
+        dialect = AmqpDialect(broker.cluster, broker.pubsub, broker.queues)
+        broker.queues.restore(dialect, broker.cluster.queues)
 
     def _take_up_faces(self, broker: Broker, room: RoomWatch, guard: Guard, users: WatchedUsers) -> None:
         """Makes the faces that are on: they restore what they kept before other hosts learn this host's
@@ -401,6 +409,9 @@ def broker_settings(settings: Settings) -> BrokerSettings:
             queue_policy=settings.mqtt_queue_policy,
             queue_messages=settings.mqtt_queue_messages,
             queue_bytes=settings.mqtt_queue_bytes,
+        ),
+        queues=QueueSettings(
+            transient_queues=settings.amqp_transient_queues, quorum=settings.amqp_quorum_queues
         ),
         group_initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
         group_min_session_timeout_ms=settings.group_min_session_timeout_ms,

@@ -7,11 +7,11 @@ Protocol defined here and can be built and tested alone; `composition` puts them
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from treecast.middleware.broker.cluster import Definitions, Kind, PartitionLeader
 from treecast.middleware.broker.pubsub import Reach
-from treecast.middleware.broker.turn import Turn
+from treecast.middleware.broker.queues import Reach as QueueReach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 from treecast.middleware.storage.tables import Tables
@@ -20,11 +20,9 @@ from .events.events import Events
 from .neighbours import Neighbours
 from .partitions.operator import Operator
 from .queues.known import KnownDefinitions
+from .queues.links import QueueLinks
 from .sharing import Sharing
 from .ways import Ways
-
-if TYPE_CHECKING:
-    from treecast.middleware.broker.queues.reach import Reach as QueueReach
 
 T = TypeVar("T")
 
@@ -80,14 +78,14 @@ class RelayCluster:
         tables: Tables,
         operator: Operator,
         known_definitions: KnownDefinitions,
-        turn: Turn,
-        run: int,
+        queues: QueueLinks,
         ways: Ways,
     ) -> None:
         """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
         `events` join `sharing` once the faces have resumed their sessions. `tables`: where the view is
-        stored. `operator`: operators' decisions about partitions. `ways`: of messages, for operators.
+        stored. `operator`: operators' decisions about partitions. `queues`: the way of queues. `ways`: of
+        messages, for operators.
         """
         self.neighbours = neighbours
         self.sharing = sharing
@@ -95,9 +93,7 @@ class RelayCluster:
         self.operator = operator
         self.ways = ways
         self.known_definitions = known_definitions
-        self._queues: QueueReach | None = None
-        self._turn = turn
-        self._run = run
+        self._queues = queues
         self._events = events
         self._cluster_id = cluster_id
         self._host = host
@@ -150,13 +146,6 @@ class RelayCluster:
 
     @property
     def queues(self) -> QueueReach:
-        """Made when it is asked for: only a host with the AMQP face needs it."""
-        if self._queues is None:
-            from .queues.links import QueueLinks
-
-            self._queues = QueueLinks(
-                self._host.host_id, self._run, self.known_definitions, self.sharing, self._turn
-            )
         return self._queues
 
     async def begin_events(self) -> None:

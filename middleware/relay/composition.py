@@ -20,6 +20,7 @@ from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .queues.known import KnownDefinitions
+from .queues.links import QueueLinks
 from .view_store import ViewStore
 from .ways import Ways
 
@@ -96,6 +97,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         link.directory,
     )
     host = FabricHost(parts, link, neighbours, partitions, CarrierSettings())
+    known = KnownDefinitions(link, neighbours.methods)
     return RelayCluster(
         parts.cluster_id,
         parts.host,
@@ -112,8 +114,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         host.events,
         parts.tables,
         partitions.operator,
-        KnownDefinitions(link, neighbours.methods),
-        parts.pubsub.turn,
-        parts.run,
+        known,
+        QueueLinks(parts.host.host_id, parts.run, known, host.sharing, parts.pubsub.turn),
         Ways(host.sharing, neighbours.fabric, neighbours.methods, link.view, neighbours.trouble),
     )

@@ -217,7 +217,7 @@ class Management(Messages):
         return {"oauth_enabled": False}
 
     def cluster_name(self, call: Call) -> Document:
-        return {"name": self.host.cluster_name}
+        return {"name": self.host.queues.cluster_name}
 
     def nothing(self, call: Call) -> Rows:
         """Returns the empty list of a feature that this broker does not have."""
@@ -243,7 +243,7 @@ class Management(Messages):
 
     def global_parameters(self, call: Call) -> Rows:
         call.need(POLICYMAKER)
-        return [{"name": "cluster_name", "value": self.host.cluster_name}]
+        return [{"name": "cluster_name", "value": self.host.queues.cluster_name}]
 
     def global_parameter(self, call: Call) -> Document:
         return self._named(call, self.global_parameters(call))

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from treecast.middleware.broker.queues import Binding, Destination, Policy, VirtualHost, needs
+from treecast.middleware.broker.queues import (
+    DEFAULT_TYPE,
+    TYPES,
+    Binding,
+    Destination,
+    Policy,
+    VirtualHost,
+    needs,
+)
 from treecast.middleware.model.rights import EXCHANGE, QUEUE
 
 from .management_call import (
@@ -23,7 +31,7 @@ from .management_call import (
 from .management_definitions import BadDefinitions, Import, shown_table
 from .management_views import NodeFacts, Views, connection_name, properties_key
 from .session import Session
-from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
+from .session_host import UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
 from .users import ADMINISTRATOR, SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing
 from .users import tags_of as read_tags
@@ -135,17 +143,17 @@ class Changes:
         new = name not in self.host.vhosts
         call.named("virtual host name", name)
         if new:
-            self.host.add_vhost(name)
+            self.host.queues.add_vhost(name)
             if call.user in self.users.users:
                 self.users.permit(call.user, name, _EVERYTHING)
-        said = dict(self.host.vhost_metadata.get(name, {}))
+        said = dict(self.host.queues.metadata.get(name, {}))
         said["description"] = text_of(body, "description", str(said.get("description", "")))
         said["tags"] = list(read_tags(body.get("tags", said.get("tags", []))))
         if body.get(DEFAULT_TYPE) not in UNSET_TYPES:
             said[DEFAULT_TYPE] = body[DEFAULT_TYPE]
         elif DEFAULT_TYPE in body:
             said.pop(DEFAULT_TYPE, None)
-        self.host.describe(name, said)
+        self.host.queues.describe(name, said)
         self.users.changed()
         return _put(new)
 
@@ -158,13 +166,13 @@ class Changes:
             raise bad_request("the virtual host / is the one that all faces share, and stays")
         for session in self.views.connections([name]):
             session.close(call.now, f"vhost '{name}' is deleted")
-        self.host.remove_vhost(name)
+        self.host.queues.remove_vhost(name)
         self.users.forget_vhost(name)
         return CHANGED
 
     def put_cluster_name(self, call: Call) -> Response:
         call.need(ADMINISTRATOR)
-        self.host.cluster_name = text_of(call.body("name"), "name")
+        self.host.queues.cluster_name = text_of(call.body("name"), "name")
         self.users.changed()
         return CHANGED
 
@@ -172,7 +180,7 @@ class Changes:
         call.need(ADMINISTRATOR)
         if call.arguments["name"] != _CLUSTER_NAME:
             raise bad_request(f"this broker knows no global parameter but {_CLUSTER_NAME}")
-        self.host.cluster_name = text_of(call.body("value"), "value")
+        self.host.queues.cluster_name = text_of(call.body("value"), "value")
         self.users.changed()
         return CHANGED
 

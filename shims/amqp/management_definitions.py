@@ -15,7 +15,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from treecast.middleware.broker.queues import (
+    DEFAULT_TYPE,
     LONGEST_NAME,
+    TYPES,
     AnyQueue,
     Destination,
     Policy,
@@ -25,7 +27,7 @@ from treecast.middleware.broker.queues import (
 )
 from treecast.middleware.model.regex_syntax import InvalidRegex
 
-from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
+from .session_host import UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
 from .users import SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing, tags_of
 
@@ -161,8 +163,8 @@ class Import:
         if len(name.encode()) > LONGEST_NAME:
             raise _Skip(f"its name is longer than {LONGEST_NAME} bytes")
         if name not in self._host.vhosts:
-            self._host.add_vhost(name)
-        self._host.describe(name, said)
+            self._host.queues.add_vhost(name)
+        self._host.queues.describe(name, said)
 
     def _named_vhost(self, item: Item) -> VirtualHost:
         name = self._only if self._only is not None else _text(item, "vhost")
@@ -173,7 +175,7 @@ class Import:
     def _global_parameter(self, item: Item) -> None:
         name = _text(item, "name")
         if name == "cluster_name":
-            self._host.cluster_name = str(item["value"])
+            self._host.queues.cluster_name = str(item["value"])
         elif not name.startswith("internal"):
             raise _Skip("global parameters are not known here")
 
@@ -300,13 +302,13 @@ def export(host: AmqpHost, users: Users) -> Document:
         "product_name": "Treecast",
         "product_version": version,
         "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": host.cluster_name,
+        "original_cluster_name": host.queues.cluster_name,
         "users": [user_item(user) for user in users.users.values()],
         "vhosts": [_vhost_item(host, name) for name in host.vhosts],
         "permissions": [permission_item(*key, one) for key, one in users.of_known(users.permissions)],
         "topic_permissions": [topic_item(*key, one) for key, one in users.of_known(users.topics)],
         "parameters": [one for vhost in vhosts for one in _parameters(vhost)],
-        "global_parameters": [{"name": "cluster_name", "value": host.cluster_name}],
+        "global_parameters": [{"name": "cluster_name", "value": host.queues.cluster_name}],
         "policies": [policy_item(vhost.name, one) for vhost in vhosts for one in vhost.policies.values()],
         "queues": [one for vhost in vhosts for one in _queues(vhost)],
         "exchanges": [one for vhost in vhosts for one in _exchanges(vhost)],
@@ -362,7 +364,7 @@ def policy_item(vhost: str, policy: Policy) -> Document:
 
 
 def _vhost_item(host: AmqpHost, name: str) -> Document:
-    metadata = host.vhost_metadata.get(name, {})
+    metadata = host.queues.metadata.get(name, {})
     return {"name": name, "limits": {}, "metadata": dict(metadata), **metadata}
 
 

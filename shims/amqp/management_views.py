@@ -108,7 +108,7 @@ class Views:
             "rabbitmq_version": version,
             "erlang_version": "",
             "erlang_full_version": "",
-            "cluster_name": host.cluster_name,
+            "cluster_name": host.queues.cluster_name,
             "node": facts.name,
             "disable_stats": False,
             "enable_queue_totals": False,
@@ -200,7 +200,7 @@ class Views:
     # --- virtual hosts, exchanges, queues
 
     def vhost(self, name: str, now: float) -> Document:
-        vhost, said = self._host.vhosts[name], self._host.vhost_metadata.get(name, {})
+        vhost, said = self._host.vhosts[name], self._host.queues.metadata.get(name, {})
         description, tags = str(said.get("description", "")), said.get("tags", [])
         return {
             "name": name,
@@ -277,7 +277,7 @@ class Views:
 
     def _home(self, queue: AnyQueue) -> tuple[str, str]:
         """Returns the name of the queue's node, and the state of the queue."""
-        joined = self._host.joined
+        joined = self._host.queues.joined
         if not queue.home or joined is None:
             return self._facts().name, "running"
         return node_name(joined.reach.name(queue.home)), "running" if joined.reaches(queue.home) else "down"

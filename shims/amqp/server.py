@@ -1,24 +1,20 @@
 """The asyncio side of the AMQP face: listeners, open connections, the order of writes, and shutdown.
 
-The output of connections is written once per pass of the event loop. The queue changes of the pass are
-written to the store first, so a message is never delivered before the store knows that it was handed out.
-Output that promises something (a confirm of persistent messages, the answer to a declaration) waits for the
-host's turn, and thereby for the disk if the policy requires it; other output does not wait.
+The output of connections is written once per pass of the event loop, after the queue changes of the pass were
+written to the store (`broker.queues.host.QueueEdge`). Output that promises something (a confirm of persistent
+messages, the answer to a declaration) waits for the host's turn, and thereby for the disk if the policy
+requires it; other output does not wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from typing import Protocol
 
-from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import JoinedQueues
-from treecast.middleware.model.counters import FaceCounters, QueueLevels
+from treecast.middleware.broker import QueueEdge, Turn
+from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
-from treecast.middleware.model.passes import FACES, Passes
-from treecast.middleware.model.timers import NEVER, Due
+from treecast.middleware.model.timers import Due
 from treecast.shims.listening import ChunkProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
@@ -30,21 +26,6 @@ from .session_host import AmqpHost
 _log = Log("treecast.amqp")
 
 DISK_REFUSES = "the disk refuses"  # `failure` of sessions ended by a storage failure
-
-
-class Storage(Protocol):
-    """The store of the queues."""
-
-    @property
-    def size(self) -> int:
-        """The size on disk in bytes."""
-
-    @property
-    def only_notes(self) -> bool:
-        """Whether nothing is gathered that deliveries have to wait for."""
-
-    def flush(self) -> bool:
-        """Writes the changes since the last call. Returns whether all are written."""
 
 
 class Gathered:
@@ -66,44 +47,37 @@ class AmqpFace:
         self,
         host: AmqpHost,
         turn: Turn,
-        storage: Storage,
+        queues: QueueEdge,
         counters: FaceCounters,
-        levels: QueueLevels | None = None,
-        passes: Passes | None = None,
     ) -> None:
-        """`levels` is updated periodically with the current totals of the queues. `passes` is the host's; the
-        default is one of the face's own."""
         self.host = host
         self.counters = counters
-        self.levels = levels if levels is not None else QueueLevels()
-        self.loop: asyncio.AbstractEventLoop
+        self.loop = asyncio.get_running_loop()
         self.send_buffer_bytes = host.settings.send_buffer_bytes
         self.ticks = Ticks()
         self.listeners = Listeners(host.settings, counters, self._connect, self._refused_handshake)
         self.connections: set[Connection] = set()
         self.pressure: Callable[[], str] = _none
         self._turn = turn
-        self._storage = storage
+        self._queues = queues
         self._woken: list[Connection] = []
         self._bound: list[Connection] = []  # their output waits for the end of the turn
         self._held: list[Connection] = []  # their output waits until other hosts know a definition
         self._gathered: list[Gathered] = []
-        self._passes = passes
-        self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._due: Due[Connection] = Due()
         self._timer: asyncio.TimerHandle | None = None
-        self._queue_timer: asyncio.TimerHandle | None = None
-        self._queues_at = NEVER
         self._all_closed: asyncio.Event | None = None
         self._deleted: set[str] = set()  # users, since the last review
         self._reviews = False
-        host.leave_vhost = self._leave_vhost
+        queues.outputs.append(self._write)
+        host.queues.leaving.append(self._leave_vhost)
+        if host.queues.joined is not None:
+            host.queues.joined.on_known.append(self._known)
         host.access.watch(self._rights_changed)
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
-        self.loop = asyncio.get_running_loop()
         self._turn.add_speaker(self)
         await self.listeners.open()
         self._tick()
@@ -114,11 +88,9 @@ class AmqpFace:
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""
         self.listeners.close()
-        for timer in (self._timer, self._queue_timer):
-            if timer is not None:
-                timer.cancel()
         if self._timer is None:
             return
+        self._timer.cancel()
         self._timer = None
         for connection in list(self.connections):
             connection.session.close(self.loop.time())
@@ -130,7 +102,7 @@ class AmqpFace:
                 _log.info("connections did not finish in time", count=len(self.connections))
             for connection in list(self.connections):
                 connection.abort()
-        self._flush()
+        self._queues.flush()
         self._turn.end()
         self._turn.remove_speaker(self)
 
@@ -142,29 +114,13 @@ class AmqpFace:
         self.act()
 
     def act(self) -> None:
-        """Schedules a flush at the end of this pass of the event loop, after queues have changed."""
-        if not self._scheduled:
-            self._scheduled = True
-            if self._passes is None:
-                self._passes = Passes(self.loop.call_soon)
-            self._passes.add(FACES, self._flush)
+        """Has the output written at the end of this pass of the event loop."""
+        self._queues.act()
 
-    def _flush(self) -> None:
-        """Writes to the store, then to the connections. Output with promises waits for the turn.
-
-        Only notes are written last, as a single message from another host is on its way to its consumer then.
-        """
-        self._scheduled = False
+    def _write(self, known: int) -> None:
+        """Writes to the connections. Output with promises waits for the turn, and for other hosts to know the
+        definitions that it tells of; they know them up to version `known`."""
         woken, self._woken = self._woken, []
-        joined = self.host.joined
-        known = 0
-        only_notes = self._storage.only_notes
-        if not only_notes:
-            self._storage.flush()
-        if joined is not None:
-            joined.now = self.loop.time()
-            joined.send()
-            known = joined.definitions.known
         for connection in woken:
             output = connection.output
             if output.shares > known:
@@ -174,17 +130,8 @@ class AmqpFace:
                 self._bound.append(connection)
             else:
                 connection.write(output.take())
-        if only_notes:
-            self._storage.flush()
         if self._bound:
             self._turn.ask()
-        self._time_queues(self.loop.time())
-
-    def join(self, joined: JoinedQueues) -> None:
-        """Makes the queues those of a joined host."""
-        self.loop = asyncio.get_running_loop()
-        self.host.join(joined)
-        joined.on_known.append(self._known)
 
     def _known(self) -> None:
         """Other hosts know more definitions: the output that waited for it can be written."""
@@ -226,18 +173,9 @@ class AmqpFace:
 
     def _tick(self) -> None:
         now = self.loop.time()
-        wall = time.time()
-        for vhost in self.host.vhosts.values():
-            vhost.wall = wall
         if self.ticks.tick(now):
             self._look_at_due(now)
-        joined = self.host.joined
-        if joined is not None:
-            joined.now, joined.wall = now, wall
-            joined.tick()
         self.set_alarm(self.pressure())
-        self._tell_levels()
-        self._time_queues(now)
         self._timer = self.loop.call_later(TICK, self._tick)
 
     def _look_at_due(self, now: float) -> None:
@@ -248,35 +186,6 @@ class AmqpFace:
     def _look(self, connection: Connection, at: float) -> None:
         if at:
             self._due.put(connection, at)
-
-    def _time_queues(self, now: float) -> None:
-        """Sets a timer for queue deadlines that fall before the next tick."""
-        at = NEVER
-        for vhost in self.host.vhosts.values():
-            if vhost.deadline < at:
-                at = vhost.deadline
-        if at < now + TICK and at < self._queues_at:
-            if self._queue_timer is not None:
-                self._queue_timer.cancel()
-            self._queues_at = at
-            self._queue_timer = self.loop.call_later(max(at - now, 0.001), self._expire)
-
-    def _expire(self) -> None:
-        now = self.loop.time()
-        for vhost in list(self.host.vhosts.values()):
-            vhost.wall = time.time()
-            vhost.tick(now)
-        self._queue_timer = None
-        self._queues_at = NEVER
-        self.act()
-
-    def _tell_levels(self) -> None:
-        queues = [queue for vhost in self.host.vhosts.values() for queue in vhost.queues.values()]
-        levels = self.levels
-        levels.queues = len(queues)
-        levels.ready = sum([queue.ready for queue in queues])
-        levels.unsettled = sum([queue.unsettled for queue in queues])
-        levels.stored_bytes = self._storage.size
 
     def set_alarm(self, reason: str) -> None:
         """Makes publishers wait for `reason`, or lets them continue if it is ""."""

@@ -94,7 +94,7 @@ class Channels:
         connection = self._connection
         if connection.unpumped and method.index not in session_table.SETTLES:
             connection.pump(now)  # the method sees the queues as the settlements before it have left them
-        joined = connection.host.joined
+        joined = connection.host.queues.joined
         before = joined.definitions.version if joined is not None else 0
         if method.index in session_table.PROMISES:
             connection.output.depends = True

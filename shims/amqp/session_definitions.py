@@ -134,7 +134,7 @@ class Defining:
 
     def _prepare(self, name: bytes, arguments: Mapping[str, object], method: commands.Queue.Declare) -> None:
         """Waits until a new stream has a log."""
-        streams = self._host.streams
+        streams = self._host.queues.streams
         if streams is None or arguments.get("x-queue-type") != "stream":
             return
         found = self._context.prepared()

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from treecast.middleware.broker.access import Authorizer, RabbitRights
-from treecast.middleware.broker.queues import (
-    JoinedQueues,
-    QueueArguments,
-    QueueType,
-    Recorder,
-    Refusal,
-    Run,
-    RunStore,
-    Streams,
-    VirtualHost,
-    messages,
-)
+from treecast.middleware.broker.queues import LocalVirtualHosts
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.budget import unbounded
 from treecast.middleware.model.rights import Rights
@@ -26,15 +15,11 @@ from treecast.shims.log_ins import Checks, Immediate
 from treecast.shims.passwords import Secret
 
 from .codec import AmqpError
-from .codec_methods import read_table
-from .codec_properties import HEADERS_BIT, fields, values
+from .codec_properties import fields
 from .counting import AmqpCounting
 from .settings import AmqpSettings
 
-DEFAULT_TYPE: Final = "default_queue_type"
-TYPES: Final = tuple(one.value for one in QueueType)
-UNSET_TYPES: Final = (None, "", "undefined")  # as RabbitMQ's tools spell that there is none
-CLUSTER_NAME: Final = "treecast"  # until an operator gives another
+UNSET_TYPES: Final = (None, "", "undefined")  # as RabbitMQ's tools spell that there is no default type
 
 AMQPLAIN: Final = "AMQPLAIN"
 PASSWORD_MECHANISMS: Final = ("PLAIN", AMQPLAIN)
@@ -131,103 +116,33 @@ class RandomBytes(Protocol):
     def randbytes(self, n: int, /) -> bytes: ...
 
 
-class StreamHost(Streams, Protocol):
-    """The logs of streams, as sessions use them."""
-
-    def prepare(
-        self, vhost: str, name: bytes, arguments: QueueArguments, then: Callable[[Refusal | None], None]
-    ) -> None:
-        """Makes the log of a stream exist, then calls `then` with None or the refusal."""
-
-    def now(self) -> float: ...
-
-
-class AmqpHeaders:
-    """Reads the headers of runs published over AMQP."""
-
-    def headers(self, run: Run) -> Mapping[str, object]:
-        (properties, _), *_ = messages(run.data)
-        table = values(properties).get(HEADERS_BIT)
-        return read_table(table) if table is not None else {}
-
-
 class AmqpHost:
     """The AMQP state of one host, without its connections.
 
-    `alarm` is the reason why publishers must wait, or "". `vhost_metadata` holds the descriptive data of each
-    virtual host, set by `describe`.
+    `queues` are the virtual hosts, which other faces may use too; `vhosts` are they by name. `alarm` is the
+    reason why publishers must wait, or "".
     """
 
     def __init__(
-        self, settings: AmqpSettings, access: Access, store: RunStore, recorder: Recorder, random: RandomBytes
+        self, settings: AmqpSettings, access: Access, queues: LocalVirtualHosts, random: RandomBytes
     ) -> None:
         self.settings = settings
         self.access = access
         self.authorizer: Authorizer = RabbitRights(access)
         self.alarm = ""
         self.counting = AmqpCounting()
-        self.cluster_name = CLUSTER_NAME
-        self.joined: JoinedQueues | None = None  # None: a host alone
-        self.streams: StreamHost | None = None  # None: streams are refused
         self.connections_opened = 0
         self.applications = Applications()
         self.log_ins: Checks = Immediate()
         self.work = unbounded()  # the budget of costly requests; the owner of the loop replaces it
-        self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
-        self.vhosts: dict[str, VirtualHost] = {}
-        self.vhost_metadata: dict[str, dict[str, object]] = {}
-        self._store = store
-        self._recorder = recorder
+        self.queues = queues
+        self.vhosts = queues.vhosts
         self._random = random
-        self.add_vhost("/")
 
     def number_connection(self) -> int:
         """Returns a new unique connection number."""
         self.connections_opened += 1
         return self.connections_opened
-
-    def remove_vhost(self, name: str) -> None:
-        """Removes a virtual host and its contents, and closes its connections."""
-        self.leave_vhost(name)
-        vhost = self.vhosts.pop(name)
-        self.vhost_metadata.pop(name, None)
-        vhost.sharing.deleted("vhost", b"")  # first: homes of its queues must not declare them again
-        vhost.clear()
-
-    def add_vhost(self, name: str) -> VirtualHost:
-        vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
-        vhost.reader = AmqpHeaders()
-        vhost.streams = self.streams
-        vhost.default_type = _default_type(self.vhost_metadata.get(name, {}))
-        self.vhosts[name] = vhost
-        vhost.recorder.declared("vhost", b"", {})
-        if self.joined is not None:
-            self.share(vhost, self.joined)
-        return vhost
-
-    def describe(self, name: str, said: dict[str, object]) -> None:
-        """Sets the descriptive data of a virtual host, which is there or will be. Of them, only
-        `default_queue_type` has an effect."""
-        self.vhost_metadata[name] = said
-        if name in self.vhosts:
-            self.vhosts[name].default_type = _default_type(said)
-
-    def use_streams(self, streams: StreamHost) -> None:
-        """Accepts queues of type stream."""
-        self.streams = streams
-        for vhost in self.vhosts.values():
-            vhost.streams = streams
-
-    def join(self, joined: JoinedQueues) -> None:
-        """The host is joined to others: its definitions are theirs, and queues of theirs can be used here."""
-        self.joined = joined
-        for vhost in self.vhosts.values():
-            self.share(vhost, joined)
-
-    def share(self, vhost: VirtualHost, joined: JoinedQueues) -> None:
-        vhost.departures = joined
-        joined.definitions.use(vhost)
-        vhost.sharing.declared("vhost", b"", {})
 
     def made_up(self, prefix: bytes) -> bytes:
         """Generates a unique name."""
@@ -235,12 +150,3 @@ class AmqpHost:
 
     def random_bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
-
-
-def _default_type(said: Mapping[str, object]) -> QueueType:
-    value = said.get(DEFAULT_TYPE)
-    return QueueType(value) if value in TYPES else QueueType.CLASSIC
-
-
-def _nothing(vhost: str) -> None:
-    return

@@ -183,7 +183,7 @@ class ChannelContext:
         is one."""
         found = self.answer()
         if found is None:
-            joined = self.host.joined
+            joined = self.host.queues.joined
             assert joined is not None
             call = call or QueueCall(ask, self.vhost.name, queue.name)
             joined.ask(queue, call, Asking(self.output.edge, call, queue))
@@ -205,6 +205,6 @@ class ChannelContext:
 
     def new_number(self) -> int:
         """Returns a number for a consumer, or for a message, at the home of another host's queue."""
-        joined = self.host.joined
+        joined = self.host.queues.joined
         assert joined is not None
         return joined.new_number()

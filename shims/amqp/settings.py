@@ -6,7 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treecast.middleware.broker.queues import QueueSettings
 from treecast.shims.listening import TlsSettings
 
 from .certificates import CertificateLogin
@@ -35,5 +34,4 @@ class AmqpSettings(Struct, frozen=True):
     connect_seconds: float = 10.0  # time limit for opening a connection
     send_buffer_bytes: int = 256 * 1024  # unsent bytes per connection before messages wait in queues
     backlog: int = 1024
-    queues: QueueSettings = QueueSettings()
     version: str = "4.3.0"  # RabbitMQ version reported to clients, which may adapt to it

@@ -8,17 +8,23 @@ Users of a password file stay local to the host that has the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
-from treecast.middleware.broker.queues import Declared, OutsideKind, SharedDefinitions, declared_key
+from treecast.middleware.broker.queues import (
+    CLUSTER_NAME,
+    Declared,
+    LocalVirtualHosts,
+    OutsideKind,
+    SharedDefinitions,
+    declared_key,
+)
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.regex_syntax import InvalidRegex
 
 from .access import KeptUsers
-from .session_host import CLUSTER_NAME, AmqpHost
 from .users import Permission, TopicPermission, User
 
 _log = Log("treecast.amqp")
@@ -28,15 +34,12 @@ S = TypeVar("S", User, Permission, TopicPermission)
 
 
 class SharedAccess:
-    """Implements `shared.Outside`. `kept` stores virtual hosts and the cluster's name after a change."""
+    """Implements `shared.Outside`."""
 
-    def __init__(
-        self, host: AmqpHost, users: KeptUsers, definitions: SharedDefinitions, kept: Callable[[], None]
-    ) -> None:
-        self._host = host
+    def __init__(self, hosts: LocalVirtualHosts, users: KeptUsers, definitions: SharedDefinitions) -> None:
+        self._hosts = hosts
         self._users = users
         self._definitions = definitions
-        self._kept = kept
         self._told: dict[str, Declared] = {}
         definitions.outside = self
 
@@ -54,12 +57,12 @@ class SharedAccess:
     # --- as `shared.Outside`
 
     def own(self) -> Iterator[Declared]:
-        users, host = self._users, self._host
+        users, hosts = self._users, self._hosts
         for user in users.users.values():
             yield Declared("", OutsideKind.USER, user.name.encode(), 0, _said(user))
-        if host.cluster_name != CLUSTER_NAME:
-            yield Declared("", OutsideKind.CLUSTER, b"name", 0, {"name": host.cluster_name})
-        for vhost, metadata in host.vhost_metadata.items():
+        if hosts.cluster_name != CLUSTER_NAME:
+            yield Declared("", OutsideKind.CLUSTER, b"name", 0, {"name": hosts.cluster_name})
+        for vhost, metadata in hosts.metadata.items():
             if metadata:
                 yield Declared(vhost, OutsideKind.DESCRIPTION, b"", 0, dict(metadata))
         for (name, vhost), permission in users.permissions.items():
@@ -96,11 +99,11 @@ class SharedAccess:
             user, _, exchange = name.partition(_BETWEEN)
             users.permit_topics(user, one.vhost, exchange, _as(TopicPermission, one.definition))
         elif one.kind == OutsideKind.DESCRIPTION:
-            self._host.describe(one.vhost, dict(one.definition))
-            self._kept()
+            self._hosts.describe(one.vhost, dict(one.definition))
+            self._hosts.keep()
         else:
-            self._host.cluster_name = str(one.definition["name"])
-            self._kept()
+            self._hosts.cluster_name = str(one.definition["name"])
+            self._hosts.keep()
 
     def remove(self, one: Declared) -> None:
         users, name = self._users, one.name.decode()
@@ -112,11 +115,11 @@ class SharedAccess:
             user, _, exchange = name.partition(_BETWEEN)
             users.forbid_topics(user, one.vhost, exchange)
         elif one.kind == OutsideKind.DESCRIPTION:
-            self._host.describe(one.vhost, {})
-            self._kept()
+            self._hosts.describe(one.vhost, {})
+            self._hosts.keep()
         else:
-            self._host.cluster_name = CLUSTER_NAME
-            self._kept()
+            self._hosts.cluster_name = CLUSTER_NAME
+            self._hosts.keep()
         self._told.pop(_key(one), None)
 
 

@@ -70,8 +70,8 @@ PURE_FILES = (
     "middleware/broker/*/state.py",
     "middleware/broker/access/*.py",
     "middleware/broker/groups/group.py",
-    "middleware/broker/queues/[!b]*.py",  # all except `block_store`
-    "middleware/broker/queues/backlog.py",
+    "middleware/broker/queues/[!bh]*.py",  # all except `block_store` and `host`
+    *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "block_codec", "headers")),
     *(
         f"middleware/control/{name}.py"
         for name in ("values", "commands", "cluster_state", "state", "decision")

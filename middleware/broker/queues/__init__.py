@@ -1,7 +1,7 @@
 """Queues, exchanges and bindings of one host, independent of the client protocol.
 
-This is a public module of the broker, separate from `broker` itself: a host without the AMQP face never loads
-it. Names not exported here are internal. Everything except `block_store` is pure: it takes `now` as an
+This is a public module of the broker, beside `broker` itself. Names not exported here are internal; `host`
+composes them (`Broker.queues`). Everything except `block_store` and `host` is pure: it takes `now` as an
 argument and does no I/O.
 """
 
@@ -31,14 +31,17 @@ from .stream_start import OFFSET as STREAM_OFFSET
 from .stream_start import StartKind, StreamStart, start_of
 from .streams import Cursor, StreamLog, StreamQueue, Streams, unsupported
 from .virtual_host import VirtualHost
+from .virtual_hosts import CLUSTER_NAME, DEFAULT_TYPE, TYPES, LocalVirtualHosts, StreamHost
 
 __all__ = [
     "Ask",
     "Asker",
     "Binding",
+    "CLUSTER_NAME",
     "Consumer",
     "Counts",
     "Cursor",
+    "DEFAULT_TYPE",
     "Death",
     "Declared",
     "Defined",
@@ -48,6 +51,7 @@ __all__ = [
     "HEAD",
     "JoinedQueues",
     "LONGEST_NAME",
+    "LocalVirtualHosts",
     "MemoryStore",
     "AnyQueue",
     "MessageQueue",
@@ -75,10 +79,12 @@ __all__ = [
     "SharedDefinitions",
     "STREAM_OFFSET",
     "StartKind",
+    "StreamHost",
     "StreamLog",
     "StreamQueue",
     "StreamStart",
     "Streams",
+    "TYPES",
     "VirtualHost",
     "Write",
     "declared_key",

@@ -29,6 +29,9 @@ class Outlet(Protocol):
     def publish(self, run: Run) -> tuple[bool, list[int]]:
         """Publishes the run. Returns (whether there are receivers, indexes of the messages refused)."""
 
+    def topics(self, run: Run) -> list[bytes]:
+        """Returns the MQTT topics that `publish` would publish the run to."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Router:

@@ -1,129 +1,69 @@
-"""The AMQP face of a daemon, built from its settings, and the host's queues. Loaded only if it is on."""
+"""The AMQP face of a daemon, built from its settings. Loaded only if it is on."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 
+from treecast.middleware.broker import HostQueues
 from treecast.middleware.broker.access import StoredRights
-from treecast.middleware.broker.queues import (
-    SPOOLS,
-    AnyQueue,
-    JoinedQueues,
-    QueueSettings,
-    Refusal,
-    Run,
-    VirtualHost,
-    message,
-    taken_from,
-)
-from treecast.middleware.broker.queues.restoring import QueueStorage
+from treecast.middleware.broker.queues import AnyQueue, Refusal, Run, message
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.logs import Log
-from treecast.middleware.storage.disk import Disk
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
-from treecast.shims.amqp.bridge import TopicBridge
 from treecast.shims.amqp.records import properties_of
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.session_messages import FORMAT
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
-from treecast.shims.amqp.stream_logs import StreamLogs
 from treecast.shims.face import Face, OpenListener
 
 from ..settings import Settings
 from ..view import resident_bytes
-from .amqp_management import HOSTS, AmqpManagement, KeptHosts
+from .amqp_management import AmqpManagement
 from .context import FaceAddresses, FaceContext
 from .pressure import LEAST_FREE, Pressure, most_memory
 from .secured import passwords
 
-_log = Log(__name__)
-
-_SEGMENT_BYTES = 16 << 20  # of the queue log: one remaining message keeps a whole segment on disk
-_LEAVE = 1.0  # seconds for telling other hosts which queues end with their connections
-
 
 class AmqpPart(Face):
-    """The AMQP face of the host and its queues, from construction, which restores the queues, to `close`."""
+    """The AMQP face of the host, over its queues."""
 
-    keeps = True  # its queues take what the other faces still publish while they close
+    keeps = True  # its consumers get what the other faces still publish while they close
 
     def __init__(self, context: FaceContext) -> None:
-        """Raises StartError, or STORAGE if the disk refuses."""
+        """Raises StartError."""
         settings, counters, cluster = context.settings, context.counters, context.broker.cluster
-        pubsub, troubles, log_ins = context.broker.pubsub, context.troubles, context.guard.log_ins
-        reach = cluster.queues
+        pubsub, queues = context.broker.pubsub, context.broker.queues
+        troubles, log_ins = context.troubles, context.guard.log_ins
         self._addresses = FaceAddresses(context, "amqp")
-        self._closed = False
-        given = amqp_settings(settings, self._addresses)
-        storage = _open_storage(settings)
-        access = _access(settings, storage)
-        self._turn = pubsub.turn
-        self.store = storage.store
+        access = _access(settings, queues)
         access.use(context.identities)
-        recorder = storage.journal.recorder("/")
-        host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
+        given = amqp_settings(settings, self._addresses)
+        host = AmqpHost(given, access, queues.hosts, random.SystemRandom())
         host.authorizer = StoredRights(context.identities, host.authorizer)
         host.applications = counters.applications
         host.log_ins = log_ins
         host.work = pubsub.work
-        kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
-        face_counters, levels = counters.face("amqp"), counters.queue_levels
-        self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
+        face_counters = counters.face("amqp")
+        self.face = AmqpFace(host, pubsub.turn, queues.edge, face_counters)
         limits_of = context.visitors(face_counters, logs_in=True)
         self._addresses.limit(self.face.listeners, context, limits_of)
         self.face.pressure = Pressure(most_memory(settings), troubles, resident_bytes)
-        self._streams = StreamLogs(cluster, pubsub, self.face.act)
-        host.use_streams(self._streams)
-        self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
-        self._restore(storage, host)
-        # Written before the publish/subscribe journal, which records what other hosts have sent.
-        self._turn.add_store(self.store, first=True)
-        self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
-        self._reach = reach
-        shared: SharedAccess | None = None
-        if reach is not None:
-            taken = taken_from(storage.journal.declared.values())
-            joined = JoinedQueues(host, self._spools, taken, reach, self.face.act)
-            self.face.join(joined)
-            shared = SharedAccess(host, access, joined.definitions, kept.keep)
-            reach.join(joined)
-        limits = (int(most_memory(settings)), LEAST_FREE)
+        joined = queues.hosts.joined
         self.exchanges = self
         self.pages = self._management = AmqpManagement(
             settings.name,
             self.face,
             access,
-            kept,
-            self._turn,
+            pubsub.turn,
             troubles,
-            limits,
+            (int(most_memory(settings)), LEAST_FREE),
             self._listeners,
-            reach,
-            shared,
+            cluster.queues,
+            SharedAccess(queues.hosts, access, joined.definitions) if joined is not None else None,
             log_ins,
         )
-
-    def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
-        def vhost_of(name: str) -> VirtualHost:
-            if name == SPOOLS:
-                return self._spools
-            return host.vhosts.get(name) or host.add_vhost(name)
-
-        count = storage.restore(vhost_of, asyncio.get_running_loop().time())
-        queues = sum(len(vhost.queues) for vhost in host.vhosts.values())
-        if queues:
-            _log.info("queues restored", queues=queues, messages=count)
-
-    @property
-    def refused_writes(self) -> int:
-        return self.store.refusals
 
     def _listeners(self) -> tuple[tuple[str, str, int], ...]:
         """Returns RabbitMQ's name, the host and the port of each listener."""
@@ -146,46 +86,23 @@ class AmqpPart(Face):
             host.may_publish(name)
         except Refusal as error:
             raise TreecastError(Fault.INVALID_REQUEST, error.detail) from error
-        bridged = self._bridge.topics(run) if name in host.outlets else []
-        return host.queues_for(run), bridged
+        outlet = host.outlets.get(name)
+        return host.queues_for(run), outlet.topics(run) if outlet is not None else []
 
     async def open(self) -> Sequence[OpenListener]:
         return await self._addresses.open(self.face)
 
     async def close(self, grace: float) -> None:
-        """Closes the face, writes its queues, and forces them to disk. Safe to call twice."""
+        """Closes the face. Safe to call twice."""
         await self.face.close(grace)
-        if self._closed:
-            return
-        self._closed = True
-        self._bridge.close()
-        await self._streams.close()
-        if self._reach is not None:
-            await self._reach.leave(min(grace, _LEAVE))
         self._management.close()
-        self._turn.remove_store(self.store)
-        self.store.flush()
-        with suppress(OSError):
-            self.store.begin_sync()[0].run()
-        self.store.close()
 
 
-def _access(settings: Settings, storage: QueueStorage) -> KeptUsers:
+def _access(settings: Settings, queues: HostQueues) -> KeptUsers:
     known = passwords("amqp", settings.amqp_password_file)
-    recorder, kept = storage.journal.recorder("/"), storage.journal.definition("/", KIND, b"")
     if known is not None:
-        return PasswordAccess(known, recorder, kept)
-    return KeptUsers(recorder, kept, random.SystemRandom().randbytes(4))
-
-
-def _open_storage(settings: Settings) -> QueueStorage:
-    return QueueStorage(
-        str(Path(settings.data) / "queues"),
-        Disk(),
-        offset=time.time() - asyncio.get_running_loop().time(),
-        syncs=True,
-        segment_bytes=_SEGMENT_BYTES,
-    )
+        return PasswordAccess(known, queues.recorder, queues.kept(KIND))
+    return KeptUsers(queues.recorder, queues.kept(KIND), random.SystemRandom().randbytes(4))
 
 
 def amqp_settings(settings: Settings, addresses: FaceAddresses) -> AmqpSettings:
@@ -195,7 +112,4 @@ def amqp_settings(settings: Settings, addresses: FaceAddresses) -> AmqpSettings:
         certificate_login=settings.amqp_certificate_login,
         max_message_bytes=settings.amqp_max_message_bytes,
         heartbeat=settings.amqp_heartbeat,
-        queues=QueueSettings(
-            transient_queues=settings.amqp_transient_queues, quorum=settings.amqp_quorum_queues
-        ),
     )

@@ -1,4 +1,4 @@
-"""RabbitMQ's management calls on the admin address, and what has to be stored of what they change.
+"""RabbitMQ's management calls on the admin address.
 
 All that the calls change is declared to the recorder of queues. A call that changed something is answered
 after the host's turn has stored it.
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-from msgspec import Struct
-
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import Reach, Recorder
+from treecast.middleware.broker.queues import Reach
 from treecast.middleware.broker.stored import StoredWaits
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.request_memory import RequestMemory
 from treecast.shims.amqp.certificates import ends_at
 from treecast.shims.amqp.management_views import NodeFacts, node_name
 from treecast.shims.amqp.server import AmqpFace
-from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.users import Users
 from treecast.shims.log_ins import LogIns
@@ -37,41 +33,6 @@ if TYPE_CHECKING:
 
 _log = Log(__name__)
 
-HOSTS: Final = "vhosts"  # of the definition
-
-
-class KeptHosts:
-    """Virtual hosts, with what is said of them, and the cluster's name: one definition of `HOSTS`."""
-
-    def __init__(self, host: AmqpHost, recorder: Recorder, kept: Mapping[str, object] | None) -> None:
-        """`kept`: what was declared before. These virtual hosts are there again."""
-        self._host = host
-        self._recorder = recorder
-        found = msgspec.convert(kept, _Kept) if kept is not None else _Kept({"/": {}}, host.cluster_name)
-        host.cluster_name = found.cluster_name
-        for name, said in found.vhosts.items():
-            if name not in host.vhosts:
-                host.add_vhost(name)
-            host.describe(name, said)
-        self._known = self._now()
-
-    def _now(self) -> bytes:
-        metadata = self._host.vhost_metadata
-        vhosts = {name: metadata.get(name, {}) for name in self._host.vhosts}
-        return msgspec.json.encode(_Kept(vhosts, self._host.cluster_name))
-
-    def keep(self) -> None:
-        """Declares them where anything has changed; the turn stores it."""
-        found = self._now()
-        if found != self._known:
-            self._known = found
-            self._recorder.declared(HOSTS, b"", msgspec.json.decode(found))
-
-
-class _Kept(Struct, frozen=True):
-    vhosts: dict[str, dict[str, object]]
-    cluster_name: str
-
 
 class AmqpManagement:
     """The management calls of one daemon, over its face.
@@ -84,7 +45,6 @@ class AmqpManagement:
         name: str,
         face: AmqpFace,
         users: Users,
-        kept: KeptHosts,
         turn: Turn,
         troubles: Troubles,
         limits: tuple[int, int],
@@ -95,7 +55,6 @@ class AmqpManagement:
     ) -> None:
         self._name = name
         self._face = face
-        self._kept = kept
         self._waits = StoredWaits(turn)
         self._troubles = troubles
         self._limits = limits
@@ -140,8 +99,9 @@ class AmqpManagement:
         return self._face.loop.time()
 
     async def _settled(self) -> bool:
-        self._kept.keep()
-        joined = self._face.host.joined
+        queues = self._face.host.queues
+        queues.keep()
+        joined = queues.joined
         if self._shared is None or self._reach is None or joined is None:
             return await self._waits.stored()
         self._shared.look()

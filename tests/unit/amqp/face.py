@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from pamqp import base, body, commands, frame, header
 
-from treecast.middleware.broker.queues import MemoryStore, Recorder
+from treecast.middleware.broker.queues import LocalVirtualHosts, MemoryStore, QueueSettings, Recorder
 from treecast.shims.amqp import AmqpHost, AmqpSettings, OpenAccess, Session
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
+from treecast.shims.amqp.dialect import AmqpHeaders
 from treecast.shims.amqp.session_host import Access
 from treecast.shims.amqp.session_waiting import Answered
 from treecast.shims.log_ins import Outcome
@@ -207,12 +208,19 @@ def describe(one: object) -> str:
 class MemoryHost:
     """The face without its edge."""
 
-    def __init__(self, settings: AmqpSettings | None = None, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        settings: AmqpSettings | None = None,
+        access: Access | None = None,
+        queues: QueueSettings | None = None,
+    ) -> None:
         self.now = 1000.0
         self.woken: list[Session] = []
         self.store = MemoryStore()
+        self.queues = LocalVirtualHosts(self.store, Recorder(), queues or QueueSettings())
+        self.queues.use(AmqpHeaders(), None)
         self.amqp = AmqpHost(
-            settings or AmqpSettings(), access or OpenAccess(), self.store, Recorder(), random.Random(7)
+            settings or AmqpSettings(), access or OpenAccess(), self.queues, random.Random(7)
         )
         self.vhost.wall = 1_700_000_000.0
 

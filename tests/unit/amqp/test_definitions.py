@@ -78,7 +78,7 @@ def test_all_that_is_known_comes_over(migrated: Migrated) -> None:
         3600000,
     )  # lowered by the operator's policy
     assert sales.operator_policies["cap"].definition == {"max-length": 50000}
-    assert migrated.memory.amqp.cluster_name == "orders-cluster"
+    assert migrated.memory.queues.cluster_name == "orders-cluster"
 
 
 def test_what_is_not_known_is_named(migrated: Migrated) -> None:

@@ -12,7 +12,7 @@ from .face import Basic, Channel, MemoryHost, Message, Queue
 def face_of(host: Host) -> MemoryHost:
     face = MemoryHost()
     face.amqp.vhosts["/"] = host.vhost
-    face.amqp.joined = host.joined
+    face.queues.joined = host.joined
     return face
 
 

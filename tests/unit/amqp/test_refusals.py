@@ -235,7 +235,7 @@ def test_any_name_of_utf_8_may_be_used(client: Client) -> None:
 
 
 def test_transient_queues_where_they_are_permitted() -> None:
-    host = MemoryHost(AmqpSettings(queues=QueueSettings(transient_queues=True)))
+    host = MemoryHost(queues=QueueSettings(transient_queues=True))
     assert host.client().declare(durable=False) == "q"
 
 

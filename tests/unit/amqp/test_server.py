@@ -12,13 +12,14 @@ import pytest
 from pamqp import base, commands, frame
 from tests.unit.amqp.face import PROTOCOL_HEADER, frames_of
 
-from treecast.middleware.broker import Turn
+from treecast.middleware.broker import QueueEdge, Turn
 from treecast.middleware.broker.pubsub_host import LoopEdge
-from treecast.middleware.broker.queues import MemoryStore, Recorder
+from treecast.middleware.broker.queues import LocalVirtualHosts, MemoryStore, Recorder
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp import AmqpHost, AmqpSettings
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
+from treecast.shims.amqp.dialect import AmqpHeaders
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import Access, credentials
 from treecast.shims.amqp.users import Permission, TopicPermission, User, hashed
@@ -52,11 +53,13 @@ class Storage(MemoryStore):
 def make(access: Access | None = None, **settings: object) -> AmqpFace:
     storage = Storage()
     given = AmqpSettings(port=0, **settings)  # type: ignore[arg-type]
-    host = AmqpHost(
-        given, access or KeptUsers(Recorder(), None, b"salt"), storage, Recorder(), random.Random(7)
-    )
+    queues = LocalVirtualHosts(storage, Recorder())
+    queues.use(AmqpHeaders(), None)
+    host = AmqpHost(given, access or KeptUsers(Recorder(), None, b"salt"), queues, random.Random(7))
     turn = Turn(FsyncPolicy.NEVER, LoopEdge(asyncio.get_running_loop()))
-    return AmqpFace(host, turn, storage, FaceCounters())
+    edge = QueueEdge(queues, storage)
+    edge.start()
+    return AmqpFace(host, turn, edge, FaceCounters())
 
 
 @pytest.fixture
@@ -257,7 +260,7 @@ class RefusingStore:
 async def test_deliveries_wait_for_the_store_unless_it_has_notes_only(
     face: AmqpFace, only_notes: bool
 ) -> None:
-    storage = face._storage
+    storage = face._queues._storage
     assert isinstance(storage, Storage)
     client = await Client.reach(face)
     await client.log_in()

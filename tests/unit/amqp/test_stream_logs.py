@@ -18,6 +18,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
+from treecast.shims.amqp.dialect import AmqpHeaders
 from treecast.shims.amqp.stream_logs import StreamLogs
 
 
@@ -28,7 +29,7 @@ class World:
         self.broker = broker
         self.memory = MemoryHost()
         self.streams = StreamLogs(broker.cluster, broker.pubsub, lambda: None)
-        self.memory.amqp.use_streams(self.streams)
+        self.memory.queues.use(AmqpHeaders(), self.streams)
         self.client = self.memory.client()
         self.got: list[object] = []
 

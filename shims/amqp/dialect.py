@@ -1,0 +1,44 @@
+"""What the host's queues need of AMQP, also while the face is off: how their messages read, how streams are
+topics, and how `amq.topic` is the other faces' topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from treecast.middleware.broker import Cluster, HostPubSub, HostQueues
+from treecast.middleware.broker.queues import Run, messages
+
+from .bridge import TopicBridge
+from .codec_methods import read_table
+from .codec_properties import HEADERS_BIT, values
+from .stream_logs import StreamLogs
+
+
+class AmqpHeaders:
+    """Reads the headers of runs published over AMQP."""
+
+    def headers(self, run: Run) -> Mapping[str, object]:
+        (properties, _), *_ = messages(run.data)
+        table = values(properties).get(HEADERS_BIT)
+        return read_table(table) if table is not None else {}
+
+
+class AmqpDialect:
+    """Implements `queues.host.Dialect`."""
+
+    def __init__(self, cluster: Cluster, pubsub: HostPubSub, queues: HostQueues) -> None:
+        self.reader = AmqpHeaders()
+        self.streams = StreamLogs(cluster, pubsub, queues.edge.act)
+        self._hub = pubsub.hub
+        self._vhosts = queues.hosts.vhosts
+        self._bridge: TopicBridge | None = None
+
+    def begin(self) -> None:
+        self._bridge = TopicBridge(self._hub, self._vhosts["/"], asyncio.get_running_loop().time)
+
+    async def close(self) -> None:
+        if self._bridge is not None:
+            self._bridge.close()
+            self._bridge = None
+        await self.streams.close()
