@@ -31,6 +31,7 @@ _UDP_HEADER: Final = 8
 # Hosts of one cluster may have different carriers, and a message may be repaired by another carrier than it
 # arrived by. Segments therefore always leave room for a STARE header.
 LEAST_OVERHEAD: Final = stare.HEADER_SIZE
+# The longest UDP payload of IPv4, with room for an IPv6 header.
 _LONGEST_PACKET: Final = 65_507 - 20
 
 
@@ -113,6 +114,7 @@ class Edge:
         """
         bound, port = self.address
         if host != bound:
+            # The new socket first: if it cannot be bound, the old one goes on.
             sock = self._bound((host, port))
             self.loop.remove_reader(self.udp.sock.fileno())
             self.loop.remove_writer(self.udp.sock.fileno())

@@ -192,6 +192,7 @@ class Paths:
     def _wait(self, now: float) -> None:
         """Sets the timer to the next probe."""
         at = min([path.search.next_deadline() for path in self._paths.values()], default=NEVER)
+        # Never moved to a later time: a look that finds nothing due sets it again.
         if at >= self._timer_at:
             return
         if self._timer is not None:
@@ -213,11 +214,13 @@ class Paths:
             path.search.left(now)  # until `moved`
             return
         if self._edge.udp.queued:
+            # A probe behind a queue would be answered late, and count as lost.
             path.search.put_off(now + _BUSY)
             return
         size = path.search.to_send(now)
         if not size:
             return
+        # Odd, and thus never 0.
         nonce = int(self._edge.random.random() * 2**63) | 1
         own = self._edge.host
         probe = encode(control(Kind.PROBE, own, 0, 0, own, Probe(0, nonce).encode()), self._keys)

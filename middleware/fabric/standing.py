@@ -104,11 +104,13 @@ class Standing:
     def begins_anew(self, now: float) -> None:
         """Notes that the host has joined again, and may be another run. Its next time out is kept."""
         self.state, self.since, self.why = StandingState.NEW, now, ""
+        # `_out` and `_back_at` stay: a host that restarts does not make a bad path better.
         self._answered = self._missed = 0
 
     def _lose(self, event: StandingEvent, why: str, now: float) -> None:
         if self.reached:
             settings, held = self._settings, now - self._returned
+            # Measured against its last time out: a host that was out for long has to hold for long.
             again = held < max(_SOON, _TIMES * self._out)
             self._out = min(2 * self._out, settings.out_longest) if again and self._out else settings.out
             self._back_at = now + self._out

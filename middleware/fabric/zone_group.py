@@ -85,6 +85,7 @@ class ZoneGroup:
         address: SocketAddress = (name, port, 0, edge.interface.index) if ipv6 else (name, port)
         sock = edge.new_socket()
         try:
+            # Several fabric hosts of a machine may be in the same zone.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # No loopback: a host that forwards would otherwise receive its own copies.
             prepare_sender(sock, edge.interface, ttl=1, loopback=False)
@@ -164,6 +165,7 @@ class ZoneGroup:
         self._ask(self.nonce)
         self._asked += 1
         if self._asked % _LATELY == 0:
+            # Two spans, so that the longest is forgotten after one to two of them and never in between.
             self._longest = [0, self._longest[0]]
         self._timer = self._edge.loop.call_later(no_sooner(self._wait), self._look)
         self._wait = min(2 * self._wait, _EVERY)

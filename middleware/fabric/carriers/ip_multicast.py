@@ -64,7 +64,9 @@ def prepare_sender(sock: socket.socket, interface: Interface, *, ttl: int, loopb
 
 def bind_receiver(sock: socket.socket, interface: Interface) -> None:
     """Binds to STARE's port on the interface, for all groups that the host has joined."""
+    # STARE's port is the same for all hosts of a machine, and for STARE's own edge.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # All groups of the host arrive here; those that were joined on other interfaces are not the fabric's.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode() + b"\0")
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 1)
@@ -172,11 +174,14 @@ class IpMulticast:
         before, self._interface = self._interface, edge.interface
         if (before.name, before.index) == (edge.interface.name, edge.interface.index):
             if self._receiver is not None:
+                # The fabric's own socket may be another one, without the options for groups.
                 self._prepare(edge)
             return
+        # The kernel drops memberships with their interface.
         self._left.update(self._memberships.groups)
         self._leave_interface()
         self._memberships = Memberships(edge.interface, edge.family)
+        # IPv6 addresses of groups name the interface.
         self._routes.clear()
         self.refusal = refusal_of(edge.interface, edge.named) or self._open_receiver(edge)
         if not self.refusal:
@@ -224,6 +229,7 @@ class IpMulticast:
 
     def leave(self, group: int) -> None:
         packed = stare.group(group, ipv6=self._ipv6)
+        # Left while there was no interface: it must not be joined again with the next one.
         self._left.discard(packed)
         self._memberships.leave(packed)
 

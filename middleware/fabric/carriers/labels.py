@@ -158,6 +158,7 @@ class Labels:
         switch: SocketAddress = found[0][4]  # type: ignore[assignment]
         sock = edge.new_socket()
         try:
+            # The switch sends to this port what is for this host.
             sock.bind((edge.address[0], UDP_PORT))
         except OSError:
             sock.close()
@@ -325,6 +326,7 @@ class Labels:
             return [(stack, nodes)]
         if len(nodes) == 1:
             return []
+        # Halves rather than single hosts: those of a half still share one packet.
         half = len(nodes) // 2
         return [*self._parts(nodes[:half]), *self._parts(nodes[half:])]
 

@@ -90,6 +90,7 @@ class Carriers:
             carrier.open(edge)
 
     def close(self) -> None:
+        # Unicast last: the others send their farewells by its socket.
         for carrier in reversed(self.all):
             carrier.close()
 

@@ -130,6 +130,7 @@ class Relay:
     def open(self, edge: Edge) -> None:
         """Opens on the fabric's own socket, where its packets arrive among bare segments."""
         self._edge, self._udp, self.refusal = edge, edge.udp, ""
+        # Not from 0: an answer to an earlier run of this host must not count for this one.
         self._nonce = int(edge.random.random() * 2**62)
         edge.watch(edge.udp, self)
         if self._groups:
@@ -238,6 +239,7 @@ class Relay:
         fitting, together = self._branches(known, *key[1:])
         if len(self._ways) >= _MOST_WAYS:
             self._ways.clear()
+        # Emptied here with the ways that they belong to, wherever these were cleared.
         if not self._ways:
             self._heads.clear()
             self._sharing.clear()
@@ -258,6 +260,7 @@ class Relay:
         if hops < 1:  # hop limit reached: serve the rest directly
             return [Branch(host, ()) for host in alone], together
         most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
+        # The group's copy is one of those that this host may send.
         plan = Plan(most - bool(together), stream, self._shunned)
         found = branches(self._zones.get(self._host, ()), alone, self._zones, plan)
         return [part for one in found for part in _fitting(one)], together
@@ -344,6 +347,7 @@ class Relay:
         self._timer, now = None, self._edge.now()
         due: list[float] = []
         for host, server in self._servers.items():
+            # A shunned host is asked until it answers: nothing else would show that it is back.
             if not server.shunned and now - server.used > _IN_USE:
                 server.nonce = server.missed = 0  # its answer is no longer awaited
                 continue

@@ -158,6 +158,7 @@ class Srv6:
         ids = {name: host for host, name in self._names.items()}
         known = [tree for tree in self._rules.trees if tree.hosts <= ids.keys()]
         found = [(frozenset([ids[name] for name in tree.hosts]), tree.sid) for tree in known]
+        # The first that contains the hosts is then the one with the fewest needless copies.
         self._trees = sorted(found, key=lambda one: len(one[0]))
 
     def reach(self, hosts: Collection[int]) -> Reach:
@@ -176,6 +177,7 @@ class Srv6:
         """Notes that a stream has these receivers now, and forgets sets not requested for a long time."""
         assert self._edge is not None
         now = self._edge.now()
+        # At the bound, sets that are still in use keep their trees; new ones wait until some are forgotten.
         if hosts and (hosts in self._wanted or len(self._wanted) < MOST_SETS):
             self._wanted.setdefault(hosts, 0)
             self._asked[hosts] = now

@@ -64,6 +64,7 @@ class Stare(IpMulticast):
         self._acks = Memberships(self._interface, self._edge.family)
         for state in self._wanted if not self.refusal else ():
             self._acks.join(stare.group(state, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
+        # As if joined now: what the switch before has acknowledged says nothing about this one.
         self._changed.extend(self._wanted)
         self._work_soon()
 
@@ -128,6 +129,7 @@ class Stare(IpMulticast):
         for header in subscriptions.requests:
             self._tell(header)
         for change in subscriptions.changes:
+            # Acknowledgements are listened for until the switch has confirmed the removal.
             if change.state is None and change.state_id not in self._wanted:
                 self._acks.leave(stare.group(change.state_id, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
         subscriptions.requests.clear()

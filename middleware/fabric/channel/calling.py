@@ -53,11 +53,13 @@ class Calling:
         call.wanted = False
         call.drop()
         lane = self.lanes[call.group]
+        # The rest of it is not sent: the other end drops its part when it reads CANCEL.
         if lane.current is call:
             lane.current = None
         incoming = self.parts.get(call.call)
         if incoming is not None:
             incoming.discard()
+        # Still pending: an answer may be on its way, and DROPPED or that answer ends the call.
         self._frames.control(Kind.CANCEL, call=call.call)
 
     # --- turns
@@ -84,6 +86,7 @@ class Calling:
         self._next = (self._next + 1) & MAX_CALL
         charge = charge_of(call.size, self._window)
         lane.credit -= charge
+        # A notice has no answer that would return its charge; CREDIT does.
         if call.kind is Kind.CALL:
             call.charged = charge
             self._pending[call.call] = call

@@ -160,6 +160,7 @@ class Channels:
             listener.close()
             return
         before = self._server
+        # The new socket first, so that somebody listens all the time.
         await self._listen(listener)
         if before is not None:
             before.close()
@@ -426,6 +427,7 @@ class Channels:
             self._lose(link)
             raise
         finally:
+            # Cancelled, it may find that another attempt has taken its place.
             if peer.dialling is asyncio.current_task():
                 peer.dialling = None
                 self._dial_later(peer, link)

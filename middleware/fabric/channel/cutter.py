@@ -89,6 +89,7 @@ class Cutter:
 
     def _cut(self, data: memoryview, end: int) -> None:
         position = 0
+        # A frame may have ended the connection: what follows it is not looked at.
         while end - position >= HEADER_SIZE and not self.closed:
             header = bytes(data[position : position + HEADER_SIZE])
             frame = decode_frame(header)
@@ -97,6 +98,8 @@ class Cutter:
             start = position + HEADER_SIZE
             if self._seal_in is not None and frame.kind > Kind.REFUSE:
                 start += TAG_SIZE
+                # The tag is incomplete. The header is cut again with it: `_admit` changes nothing, and may
+                # see it twice.
                 if end < start:
                     break
             tag = bytes(data[position + HEADER_SIZE : start])

@@ -77,5 +77,6 @@ class FrameQueue:
             self._parts.append(part)
 
     def _flush(self) -> None:
+        # A copy, because the transport may keep it while `_joined` is filled again.
         self._parts.append(bytes(self._joined))
         self._joined.clear()

@@ -69,6 +69,7 @@ class Greeting:
 
     def _check(self, peer: Hello) -> None:
         own = self.own
+        # Before the proofs: these would fail as well, but could not say why.
         if peer.cluster_id != own.cluster_id:
             raise ChannelProtocolError(Problem.CLUSTER, f"{peer.cluster_id!r} there, {own.cluster_id!r} here")
         if peer.authenticated != (own.key is not None):

@@ -36,6 +36,7 @@ class Incoming:
         """Returns memory for the next `length` bytes."""
         have = self._have
         if self._discarded:
+            # The kernel has to write what is discarded somewhere.
             return memoryview(bytearray(length))
         if len(self._memory) < have + length:
             larger = memoryview(bytearray(min(self.size, max(_GROWTH * have, have + length))))

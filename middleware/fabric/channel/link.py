@@ -179,6 +179,7 @@ class Link:
         if self.session.closed:
             return
         group = request.number // GROUP_METHODS
+        # Behind those that wait already: requests of a group keep their order.
         if group in self._deferred or self._unread(group):
             self._deferred.setdefault(group, deque()).append(request)
         else:

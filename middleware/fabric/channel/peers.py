@@ -38,6 +38,7 @@ class Peer:
         """Returns the seconds before the next attempt: random, and longer each time."""
         pause = self._pause
         self._pause = min(pause * 2, self._settings.back_off_longest)
+        # Spread, because all hosts lose a host that restarts at the same moment.
         return pause * (0.5 + rng.random() / 2)
 
     def reset_pause(self) -> None:

@@ -68,6 +68,7 @@ def listen_on_one_number(address: Address) -> tuple[socket.socket, socket.socket
         try:
             return _bind_both(family, where)
         except OSError as error:
+            # The number that TCP was given may be taken for UDP: another one is tried.
             if error.errno != errno.EADDRINUSE:
                 raise
     return _bind_both(family, where)

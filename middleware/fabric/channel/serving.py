@@ -140,6 +140,7 @@ class Serving:
             return
         group = handling.group
         self._given_back[group] += handling.charge
+        # Told by the quarter (`charge_of` leaves room for it), and when no further request could add to it.
         enough = self._given_back[group] > self._window // 4 or not self._used[group]
         if enough and group not in self._due:
             self._due.append(group)

@@ -251,10 +251,12 @@ class Session(Cutter):
         sealed = self.state is State.OPEN or self.state is State.CHOICE
         text = f"{problem.name} {detail}".encode()[:MAX_REASON]
         self._events.append(self._close(Ended(problem, detail, False)))
+        # Another protocol would not understand the reason, and a broken connection does not carry it.
         if problem is not Problem.NOT_A_CHANNEL and problem is not Problem.LOST:
             self._frames.control(Kind.GOODBYE if sealed else Kind.REFUSE, payload=text)
 
     def _take_end(self, payload: bytes) -> Event:
+        # It goes into this host's log, which must not take what another host writes for lines of its own.
         text = "".join(c if c.isprintable() else "?" for c in payload.decode(errors="replace"))
         name, _, detail = text.partition(" ")
         problem = Problem[name] if name in Problem.__members__ else Problem.REFUSED

@@ -34,6 +34,7 @@ _H, _P, _C, _O, _X = State
 _ROWS: dict[Kind, tuple[State | None, ...]] = {
     Kind.HELLO: (_P, None, None, None),
     Kind.PROOF: (None, _C, None, None),
+    # REFUSE also ends CHOICE: the other end may still wait for the proof, and has no seal until then.
     Kind.REFUSE: (_X, _X, _X, None),
     Kind.OPEN: (None, None, _O, None),
     Kind.CALL: (None, None, None, _O),

@@ -148,6 +148,7 @@ class Asking:
     def held_by(self, holder: int, sequence: int) -> None:
         """Begins a replay at `sequence`, to be requested from `holder`; 0: the origin sends it."""
         self.holder = holder
+        # Half: `_resize` doubles it before the first request.
         self._piece = self._settings.replay_first // 2
         self._piece_end = sequence
         self._piece_begun = NEVER
@@ -191,6 +192,7 @@ class Asking:
             wanted.setdefault(host, []).extend(lacking)
             count += len(lacking)
             again = again or missing.attempts > 0
+            # Time-outs double for requests that nobody answers, not for one of many while repairs arrive.
             missing.attempts = 1 if self.answered > missing.asked else missing.attempts + 1
             missing.asked = now
             missing.due = now + self._retry_delay(missing.attempts, members)

@@ -57,6 +57,7 @@ class Gaps:
         """Adds a gap after all others. Extends the last gap instead if it is adjacent and was not requested
         yet."""
         last = self.all[-1] if self.all else None
+        # A gap that was requested keeps its times to itself: the new records were not asked for with it.
         if last is not None and last.end == first and (not last.attempts or len(self) >= _MANY):
             last.end = end
             return

@@ -143,6 +143,7 @@ class Holding:
 
     def asked(self, host: int, nak: Nak, buffer: Reorder, now: float) -> bool:
         """Takes the request of another receiver. Returns whether all of it will be answered."""
+        # In order, up to the first that finds no room: the requester asks again for the rest.
         return all(self._take(host, gap, buffer, now) for gap in nak.gaps)
 
     def _take(self, host: int, gap: Gap, buffer: Reorder, now: float) -> bool:

@@ -106,6 +106,8 @@ class Live:
         self._spare = Spare(settings.slow_times, settings.slow_over / 4, now)
         self._holders: list[Peer] = []  # receivers that hold the cursor up since then
         self._part_size = part_size(settings.mtu)
+        # A quarter below what makes a receiver discard data or call for a replay: its bytes are an estimate
+        # here.
         self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
 
     # --- position
@@ -287,6 +289,7 @@ class Live:
         self._limit, self.setter = limit, setter
         settings = self._settings
         most = (limit - least) // settings.live_steps
+        # With nothing in flight no report comes that would allow more, so that any little is sent.
         self._step = min(settings.live_step, most) if total > least else 0
 
     # --- slow receivers
@@ -294,6 +297,8 @@ class Live:
     def look(self, now: float) -> list[Peer]:
         """The receivers that have to leave the group: those that hold the others up most of the time, or are
         quiet."""
+        # Weighed by time: looks are irregular, and one after a pause must not count for more than the whole
+        # span.
         passed = min(1.0, (now - self._looked) / self._settings.slow_over)
         self._looked = now
         holders, self._holders = self._holders, []
@@ -365,6 +370,8 @@ class Live:
         if not self._peers.live:
             self._pass_by(end, now)
             return True
+        # Counted again only where it may bind: reports of receivers that do not set the limit leave it as it
+        # is.
         if self._blocked():
             self._recount()
             if self._blocked():
@@ -428,6 +435,7 @@ class Live:
             if not self._send_rest(out, now):
                 return
         if self.edge < end:
+            # The log has a hole at its end, of which it yields nothing.
             self._passed(end, now)
 
     def _passed(self, end: int, now: float) -> None:
@@ -478,6 +486,7 @@ class Live:
         message = self._log.newest(self.edge)
         if message is None:
             return None
+        # An empty message counts for a byte, or its arrival could not be told from what was sent before it.
         size = len(message.payload) or 1
         if size > self._limit - self._flight.total:
             return None
@@ -511,6 +520,7 @@ class Live:
             return self._group_by
         if not self._blocked() or not self._peers.live:
             return self._bucket.ready_at(now)
+        # Only a report allows more, or a look that sends a slow receiver away (`next_look`).
         return NEVER
 
     def next_question(self, hosts: frozenset[int]) -> float:

@@ -15,6 +15,7 @@ from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 _COST_OF_ENTRY = 200  # bytes of memory besides the payload
+# Ranges, for bounded memory. Receivers are told SIZE for older ones.
 _KEPT_REASONS = 256
 
 
@@ -119,12 +120,14 @@ class Log:
         self.end = message.end
         if expires != NEVER:
             heapq.heappush(self._expiring, (expires, message.sequence))
+        # The newest stays, however large: it may exceed the bound alone, and has not been sent yet.
         while self.bytes > self._max_bytes and len(self) > 1:
             self._drop_first(Expiry.SIZE)
 
     def trim(self, sequence: int, keep_bytes: int = 0) -> None:
         """Drops messages before `sequence`, which all have, while more than `keep_bytes` are held."""
         while len(self) and self.bytes > keep_bytes and self._entries[self._head].end <= sequence:
+            # Nobody lacks it, so there is no reason to remember.
             self._drop_first(None)
 
     def expire(self, now: float) -> None:
@@ -132,6 +135,7 @@ class Log:
         while len(self) and self._entries[self._head].at + self._max_age <= now:
             self._drop_first(Expiry.AGE)
         while self._expiring and self._expiring[0][0] <= now:
+            # The entry stays without its message: whoever lacks it is told TIME_TO_LIVE rather than waits.
             entry = self._find(heapq.heappop(self._expiring)[1])
             if entry is not None and entry.message is not None:
                 self.bytes -= len(entry.message.payload)
@@ -149,6 +153,7 @@ class Log:
             self._remember(Skipped(self._oldest, entry.end, reason))
         self._oldest = entry.end
         self._head += 1
+        # Deleting moves all that follows. Done once as much is dead as alive, it costs each append the same.
         if self._head >= 512 and self._head * 2 >= len(self._entries):
             del self._entries[: self._head]
             del self._sequences[: self._head]
@@ -175,6 +180,7 @@ class Log:
         """Yields the messages that touch [first, end) and what has expired of it, but nothing for holes."""
         if first < self._oldest:
             yield from self._trimmed_between(first, min(end, self._oldest))
+        # One entry earlier: it may begin before `first` and reach into the range.
         at = max(self._head, bisect_right(self._sequences, first, lo=self._head) - 1)
         while at < len(self._entries) and self._entries[at].sequence < end:
             entry = self._entries[at]

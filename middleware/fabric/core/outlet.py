@@ -21,6 +21,7 @@ from .log import StreamLog
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .repairs import Parts
 
+# Messages, for bounded memory: a report about an older one is counted with full parts.
 _REMEMBERED: Final = 4096  # messages
 
 

@@ -153,6 +153,7 @@ class Peer:
             if next_ > self.probed:
                 self.probed = -1
         self.ahead = self.ahead and self.next < self.edge
+        # What it settled otherwise, by repairs or what was still in flight, is not replayed.
         self.sent = max(self.sent, next_)
         self.slices.drop_before(next_)
         self.again.drop_before(next_)
@@ -384,6 +385,7 @@ class Peers:
 
     def edge_reached(self, peer: Peer) -> None:
         peer.edge = peer.sent
+        # The same path: its live window need not open from the beginning.
         peer.pace.found(peer.window.size)
         peer.caught_up = False
         peer.unhelped = 0

@@ -175,6 +175,7 @@ class Receiver:
         """
         taken: list[Delivery] = []
         self.waiting = False
+        # Until `keep` is called, reports say what held before these messages.
         before = self.progress if self._keeps and self._kept is None and self.ready else None
         while (head := self._buffer.head()) is not None:
             if isinstance(head, Skipped):
@@ -226,9 +227,11 @@ class Receiver:
     def _after_progress(self, now: float) -> None:
         settled = self._settled_next
         self._reporting.look(settled, self.state is _CATCHING_UP or now < self._asking.replay_until, now)
+        # Half of the lag that starts a replay, or it would begin again at once.
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._asking.replays(now)
+        # `settled`, not `next`: the final report promises that all of it is kept.
         if self.final is not None and settled >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._reporting.ends(now)
@@ -288,6 +291,7 @@ class Receiver:
             heartbeat = Heartbeat.decode(segment.payload)
             self._shared += heartbeat.is_shared and segment.sender == self.key[0]
             self._heartbeat(heartbeat, now)
+        # Members repair one another; only the origin may say what will not come, and where the stream ends.
         elif segment.sender != self.key[0] or kind is Kind.REPORT:
             self.counters.refuse(Refused.UNEXPECTED)
         elif kind is Kind.SKIP:
@@ -306,6 +310,7 @@ class Receiver:
             self._arrived(len(segment.payload), now)
             return
         self._quiet_until = -NEVER
+        # The origin's cut only: holders cut to their own paths.
         if segment.total > 1 and not segment.number and segment.sender == self.key[0]:
             self._holding.cut_like(segment)
         if refused is None:
@@ -320,6 +325,7 @@ class Receiver:
                 # a requested repair does not show that the replay continues
                 self._asking.came(segment.end, now, segment.kind is _REPLAY and farther)
             self._check_lag()
+        # What it discards still shows how far the stream has come.
         elif refused is Refused.FAR_AHEAD:
             self._know(segment.end, now + self._asking.first_delay())
         if refused is not None:
@@ -356,6 +362,7 @@ class Receiver:
         if heartbeat.every:
             self._reporting.every = heartbeat.every
         if heartbeat.again != NOWHERE:
+            # What arrived ahead of the place where the replay begins is no sign of its progress.
             self._buffer.newest = (max(heartbeat.again, self.next), 0)
             self._asking.held_by(heartbeat.holder, max(heartbeat.again, self.next))
         if heartbeat.echo:
@@ -411,6 +418,7 @@ class Receiver:
         if self.state is _DONE:
             self._report_by(now)  # the origin has not received the final report yet
             return
+        # Records beyond that end are known: to believe it would lose them.
         if close.end < self._buffer.known:
             self.counters.refuse(Refused.BEYOND_END)
             return
@@ -434,6 +442,7 @@ class Receiver:
         self._step(ReceiverEvent.ORIGIN_SILENT)
         if self.state is _ORPHANED:
             self._asking.nobody_replays()
+            # An orphan asks any member at random (`_repairer`), not the nearest alone.
             self._asking.near = ()
         if self.state is _ORPHANED and self._orphaned_since == NEVER:
             self._orphaned_since = self._word_at = now
@@ -443,6 +452,7 @@ class Receiver:
         if now >= self._word_at:
             held = self._holding.oldest
             oldest = self.next if held == NOWHERE else held
+            # As the origin's own: the oldest must not lie beyond the end.
             body = Heartbeat(self._buffer.known, min(self._buffer.known, oldest))
             for host in self.members:
                 if host != self.host:
@@ -455,6 +465,7 @@ class Receiver:
 
     def to_send(self, now: float) -> list[Outgoing]:
         """Returns everything to be sent now."""
+        # Before the check for quiet: data in order may have brought what is owed, and makes nothing else due.
         if self._holding.owes:
             self._holding.pay(self._buffer, now)
         if now < self._quiet_until and not self._queue and not self._holding.busy:

@@ -103,6 +103,7 @@ class Receivers:
 
         Segments of a higher epoch are refused until another `join` for that epoch.
         """
+        # A stream is received once: whoever joins again says where it continues.
         self.leave(origin, stream)
         self._count += 1
         receiver = Receiver(
@@ -269,6 +270,7 @@ class Receivers:
     def _send(self, member: _Membership, out: list[Outgoing], now: float) -> None:
         receiver = member.receiver
         out.extend(receiver.to_send(now))
+        # A time-out in `to_send` may have given up what the next messages waited for.
         if receiver.ready:
             self._touched[member.number] = None
         self._schedule.set(member.number, receiver.next_deadline(now))

@@ -89,6 +89,7 @@ class Reorder:
         Returns whether it took the segment; if not, `add` decides.
         """
         sequence, size = segment.sequence, len(segment.payload)
+        # With a gap, `add` has to see the segment: it may show that something was overtaken.
         if sequence != self.known or segment.total != 1 or segment.kind is not Kind.DATA or self.gaps.all:
             return False
         if size > self._settings.message_bytes:
@@ -114,10 +115,12 @@ class Reorder:
         if refused is not None:
             return refused
         if sequence >= self.known:
+            # What is sent in order and lies beyond shows that all parts before it were sent.
             self.passed(due)
             self.know(sequence, due)
             self.know(end, due)
         again = segment.kind is not Kind.DATA
+        # After `know`: what is refused now is asked for again once there is room.
         if not self._has_room(sequence, again):
             return Refused.NO_ROOM
         reached = (end, 0) if segment.number + 1 == segment.total else (sequence, segment.number + 1)
@@ -149,6 +152,7 @@ class Reorder:
     def _has_room(self, sequence: int, repair: bool) -> bool:
         """Whether there is room. Repairs get twice the room, because they fill the gap before the data that
         fills the buffer."""
+        # Whatever waits for it leaves with it. A full buffer that refused it would stay full.
         if sequence == self.next:
             return True
         times = 2 if repair else 1
@@ -176,6 +180,7 @@ class Reorder:
             return None
         before = self.assembly.partial(segment.sequence)
         again = before is not None and segment.number in before.parts
+        # A part twice is a duplicate, unless the message is cut to another size by now (`Sender.cut_to`).
         if before is not None and again and not before.is_cut_otherwise(segment):
             return Refused.DUPLICATE
         try:
@@ -212,6 +217,7 @@ class Reorder:
     def skip(self, skipped: Skipped, due: float) -> None:
         """Skips what is missing of a range because it will not come. What has arrived of it stays."""
         self.know(skipped.end, due)
+        # A list, because `fill` changes the gaps.
         for first, end in list(self.gaps.within(max(skipped.first, self.next), skipped.end)):
             self.gaps.fill(first, end)
             self._here[first] = Skipped(first, end, skipped.reason)
@@ -220,6 +226,7 @@ class Reorder:
 
     def give_up(self, reason: Expiry) -> None:
         """Skips all gaps."""
+        # A list, because `skip` fills them.
         for gap in list(self.gaps):
             self.skip(Skipped(gap.first, gap.end, reason), gap.due)
 

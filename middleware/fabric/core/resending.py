@@ -25,6 +25,7 @@ from .turn import Turn
 from .vain import PARTS
 
 _TRIES: Final = 2  # holders that deliver nothing
+# A nak is one small segment, and its gaps may be of any length: this bounds what one can cost.
 _REPAIRS_PER_NAK: Final = 256  # messages
 _OF_LOG: Final = 1 / 4  # for a bounded log: share that a receiver out of the group may lack
 
@@ -348,6 +349,7 @@ class Resending:
         with progress. It sends what it lacks as soon as it has it."""
         if one.live:
             return True
+        # Never in a circle: not the one that gets its own replay from there.
         return self._catches_up(one, now) and one.holder != peer.host and self._nearer(peer, one.host)
 
     def _catches_up(self, one: Peer, now: float) -> bool:
@@ -364,6 +366,7 @@ class Resending:
         for one in self._peers:
             if one is peer or not self._catches_up(one, now):
                 continue
+            # Ids break ties. Of two that are equally far, each would otherwise wait for the other.
             if (one.next, -one.host) > (peer.next, -peer.host) and self._apart(peer, one.host) < apart:
                 return one
         return None
@@ -392,6 +395,7 @@ class Resending:
         """Takes the replay back from the holder if the receiver is near the edge, if the holder is gone, if
         it delivers nothing although the receiver reports, or if a nearer one is in front."""
         holder = self._peers.get(peer.holder)
+        # Half of what picks a holder, so that the replay does not change hands to and fro.
         near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._least(peer, peer.holder)
         idle = peer.heard - peer.idle_since >= peer.stall
         gone = holder is None or not self._serves(holder, peer, now)
@@ -471,6 +475,7 @@ class Resending:
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
+        # It has reported since the last try, so that one has failed.
         if peer.sent == peer.next and peer.heard > peer.vain.at:
             self._tried(peer, peer.next, -1, now)
             if peer.vain.hopeless:
@@ -497,6 +502,7 @@ class Resending:
         peer.progressed = now
         peer.flight.over(now)
         peer.flight.again_over(now)
+        # A try counts as failed only if the receiver has reported since: it may be away.
         if peer.heard > peer.vain.at:
             self._tried(peer, peer.next, -1, now)
         for found in self._outlet.entries(peer.next, peer.next + 1):

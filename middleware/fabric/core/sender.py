@@ -163,6 +163,7 @@ class Sender:
         if after or len(payload) > self._part_size:
             parts_of(message, self.mtu)  # raises
         self._own.append(message, now, expires)
+        # Its time to live may end before anything else is due.
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
         if self.live.edge >= message.sequence:
             self._published = self.live.bytes  # everything before it was sent, or will not be
@@ -194,6 +195,7 @@ class Sender:
         """Ends the stream: no message follows. Receivers are told until they have settled everything."""
         self.closed = True
         self._quiet_until = -NEVER
+        # CLOSE takes the place of heartbeats, and may be lost: it is sent now and soon again.
         self._heartbeat_at = now
         self._heartbeat_interval = self._settings.heartbeat_first
 
@@ -220,6 +222,7 @@ class Sender:
         self._resending.drop(host)
         if self.peers.remove(host):
             self.ledger.leave(host, self.log.end)
+            # It may have been the one that the log was kept for.
             self._trim()
 
     def row(self, host: int) -> Row:
@@ -251,6 +254,7 @@ class Sender:
         if peer is None:
             self.counters.refuse(Refused.UNKNOWN_HOST)
             return
+        # Judged first: numbers that contradict earlier ones must not set the pace either.
         verdict = self.ledger.report(host, report, self.log.end)
         if verdict is not Verdict.TAKEN:
             self.counters.refuse(Refused[verdict.name])
@@ -303,6 +307,8 @@ class Sender:
         )
 
     def _trim(self) -> None:
+        # Not beyond the edge, even if nobody lacks what follows: the cursor would take it for expired, and
+        # skip it.
         lowest = min(self.peers.lowest(self.log.end), self.live.edge)
         self.log.trim(lowest, self._settings.retain_bytes)
         self.live.forget()
@@ -356,8 +362,10 @@ class Sender:
         return message
 
     def _all(self, out: list[Outgoing], now: float) -> None:
+        # First, so that nothing below sends what has just expired.
         self.log.expire(now)
         self.peers.silence(now)
+        # Before live data: the slow leave, and what follows no longer waits for them.
         for peer in self.live.look(now):
             self.peers.leaves(peer, self.live.edge, now)
         self._announce(now)
@@ -367,6 +375,7 @@ class Sender:
         self._resending.meet(out)
         self._live(out, now)
         self._resending.replays(out, now)
+        # Last: a heartbeat tells how far this turn has sent.
         self._beat(now)
 
     def _announce(self, now: float) -> None:
@@ -397,6 +406,7 @@ class Sender:
 
     def _heartbeat(self, echo: int = 0, every: int = 0) -> bytes:
         known = self.live.known
+        # A log may have dropped what was never sent. A body whose oldest lies beyond its end is refused.
         return Heartbeat(known, min(self.log.oldest, known), echo, every).encode()
 
     def _beat(self, now: float) -> None:
@@ -407,6 +417,8 @@ class Sender:
         else:
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(), None)
         self._heartbeat_interval = min(2 * self._heartbeat_interval, self._longest())
+        # With nobody who lacks anything, beats would cost each idle stream a timer; `add_receiver` starts
+        # them.
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
 
     def _longest(self) -> float:

@@ -114,7 +114,9 @@ _RECEIVER_ROWS: dict[ReceiverEvent, tuple[ReceiverState | None, ...]] = {
     _E.FALL_BEHIND: (CATCHING_UP, CATCHING_UP, ORPHANED, None),
     _E.CATCH_UP: (LIVE, LIVE, ORPHANED, None),
     _E.ORIGIN_SILENT: (ORPHANED, ORPHANED, ORPHANED, DONE),
+    # An orphan becomes live even if it was far behind before: the next segment shows its lag.
     _E.ORIGIN_HEARD: (LIVE, CATCHING_UP, LIVE, DONE),
+    # Also of an orphan: members may bring the rest of a stream that was closed before its origin went.
     _E.COMPLETE: (DONE, DONE, DONE, DONE),
 }
 
@@ -152,6 +154,7 @@ _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.LATE: (PaceState.HELD, PaceState.HELD, PaceState.HELD),
     PaceEvent.TURN: (None, None, PaceState.STEADY),
     PaceEvent.CLEARED: (None, PaceState.OPENING, None),
+    # As TCP after a time-out: the window opens again, up to half of what it was.
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }
 

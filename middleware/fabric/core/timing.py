@@ -68,6 +68,7 @@ class TokenBucket:
         """When something may be sent; `now` if at once."""
         if self.ready(now):
             return now
+        # One token more than the debt: `ready` wants some left.
         return now + (1 - self._tokens) / self._rate
 
 
@@ -304,6 +305,7 @@ class Schedule:
     def _queue(self, number: int, at: float) -> None:
         self._queued[number] = at
         heapq.heappush(self._heap, (at, number))
+        # Deadlines that moved forward leave their old place behind. Rebuilt before such places are the most.
         if len(self._heap) > 2 * len(self._queued) + _SLACK:
             self._heap = [(time, one) for one, time in self._queued.items()]
             heapq.heapify(self._heap)
@@ -318,6 +320,7 @@ class Schedule:
         found: list[int] = []
         while self._heap and self._heap[0][0] <= now:
             place, number = heapq.heappop(self._heap)
+            # A place left behind: the item has an earlier one since, or was removed.
             if self._queued.get(number) != place:
                 continue
             del self._queued[number]

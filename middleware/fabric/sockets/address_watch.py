@@ -42,6 +42,8 @@ class AddressWatch:
     def _readable(self) -> None:
         assert self._socket is not None
         try:
+            # Read until empty, or the loop would call for each message. What they say is looked up
+            # afterwards.
             while os.read(self._socket.fileno(), 1 << 16):
                 pass
         except OSError:  # nothing more, or so much that the kernel has dropped some: something has changed

@@ -26,6 +26,7 @@ def open_ethernet(interface: Interface, ether_type: int, *, receive_buffer: int)
     """Returns a non-blocking socket that is a member of the group. Raises OSError if it cannot be opened."""
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
     try:
+        # Packet sockets otherwise receive what this host sends.
         sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.bind((interface.name, ether_type))
@@ -74,6 +75,7 @@ class EthernetSocket:
         except BlockingIOError:
             return False
         except OSError as error:
+            # The device's queue is full, which is as temporary as a full socket buffer.
             if error.errno == errno.ENOBUFS:
                 return False
             name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
@@ -100,6 +102,7 @@ class EthernetSocket:
         while self._queue:
             if not self._try(self._queue[0]):
                 return
+            # Removed only once it was sent: a frame that finds no room stays first.
             self.queued -= len(self._queue.popleft())
         self._want_write(False)
 

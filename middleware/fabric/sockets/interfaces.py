@@ -76,6 +76,7 @@ def successor(wanted: str, interface: str, near: Network | None, found: Iterable
             return wanted
         if name == interface and network.version == address.version and not network.ip.is_link_local:
             others.append(network)
+    # False sorts first. The sort is stable, so that addresses otherwise keep the kernel's order.
     others.sort(key=lambda one: near is None or one.ip not in near.network)
     return str(others[0].ip) if others else ""
 

@@ -61,6 +61,7 @@ class Memberships:
         if group in self._groups:
             return
         while self._open:
+            # One is filled before the next is opened: each costs a file descriptor.
             holder = self._open[-1]
             if holder.count < _MOST_PER_HOLDER and self._add(holder, group):
                 return
@@ -82,6 +83,8 @@ class Memberships:
                 return False
             if not holder.count:
                 holder.sock.close()
+            # An error of another kind than a full socket: the group or the interface is at fault, so no other
+            # is tried.
             raise
         holder.count += 1
         self._groups[group] = holder

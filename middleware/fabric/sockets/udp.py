@@ -137,6 +137,7 @@ class UdpSocket:
     def send(self, datagrams: Sequence[Datagram], address: SocketAddress) -> None:
         """Sends the datagrams in order. Drops and counts those that the kernel refuses."""
         for burst in bursts(datagrams):
+            # Behind what waits already: order saves receivers requests for what only was overtaken.
             if self._queue or not self._try(burst, address):
                 self._wait(burst, address)
 
@@ -207,6 +208,7 @@ class UdpSocket:
 
     def _refused(self, burst: Burst, address: SocketAddress, error: OSError) -> bool:
         if len(burst.datagrams) > 1 and error.errno in _NO_OFFLOAD:
+            # By address: the refusal may come from this one's device or path, and others keep their bursts.
             self.without_offload.add(address)
             self._counters.offload_refused += 1
             return self._one_by_one(burst, address)
@@ -245,6 +247,7 @@ class UdpSocket:
         self.sock.close()
         self.sock = sock
         self.gro = self.gro and _set_gro(sock)
+        # The new address may leave by another device.
         self.without_offload.clear()
 
     def close(self) -> None:
@@ -265,6 +268,7 @@ def open_udp(family: int, *, receive_buffer: int, send_buffer: int) -> socket.so
     """Returns a non-blocking UDP socket with the requested buffers, as far as the kernel allows."""
     sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     if family == socket.AF_INET6:
+        # A host may have a fabric on the same port of IPv4.
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     else:  # let routers fragment: slower, but packets survive paths that filter ICMP
         sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
@@ -327,6 +331,7 @@ class Inlet:
             _log.warning("receiving failed", error=error)
             return True
         self._hand_on(length, size, now)
+        # Asked for more now and then all the same: single messages may come faster than they are taken.
         return length == size and length < _LARGE and self._turn % _LOOK_EVERY != 0
 
     def take_rest(self, now: float) -> None:

@@ -398,6 +398,7 @@ class StareEdge:
             return
         self.node.work(self.now())
         output = self.node.take()
+        # Before the packets: the switch may send from the moment at which it reads SUB-register.
         self._change(output)
         self._ship(output.packets)
         for signal in output.signals:
@@ -440,6 +441,7 @@ class StareEdge:
 
     def _opened(self, opened: Opened) -> None:
         waiting = self._opening.get(opened.token)
+        # Its VNF waits no longer: the id is given back.
         if waiting is None or waiting.done():
             if opened.vnf:
                 self.node.close(opened.vnf, self.now())

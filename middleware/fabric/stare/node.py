@@ -218,6 +218,7 @@ class Node:
         found = self._published.get(pair)
         number = found.end if found is not None else first
         try:
+            # Cut first, so that a value that is too large changes nothing.
             datagrams = cut(state, vnf, number, value, self.settings.segment_bytes)
         except TooLargeError as error:
             raise TreecastError(Fault.BATCH_TOO_LARGE, str(error)) from error

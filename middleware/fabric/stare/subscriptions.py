@@ -77,6 +77,7 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
         _E.WANT: (_S.REGISTERED, _D.NOTHING),
         _E.UNWANT: (_S.REMOVING, _D.BEGIN),
         _E.ACK: (_S.REGISTERED, _D.NOTHING),
+        # A refresh has a number of its own: a late answer to the request before must not stand for it.
         _E.DUE: (_S.REGISTERING, _D.BEGIN),
         _E.TIRED: (_S.REGISTERING, _D.BEGIN),
     },
@@ -84,6 +85,7 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
         _E.WANT: (_S.UNANSWERED, _D.NOTHING),
         _E.UNWANT: (_S.REMOVING, _D.BEGIN),
         _E.ACK: (_S.REGISTERED, _D.REST),
+        # The same number each time, so that a late answer to any of these requests counts.
         _E.DUE: (_S.UNANSWERED, _D.AGAIN),
         _E.TIRED: (_S.UNANSWERED, _D.AGAIN),
     },
@@ -173,6 +175,7 @@ class Subscriptions:
     def farewell(self) -> list[StareHeader]:
         """Returns a SUB-remove for each state. The host leaves without waiting for answers."""
         return [
+            # A number of its own: of two requests, a switch takes the higher for the later.
             StareHeader(StareKind.SUB_REMOVE, state_id, 0, (e.number + 1) & LAST_UPDATE)
             for state_id, e in self._entries.items()
         ]

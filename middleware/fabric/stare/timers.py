@@ -53,6 +53,8 @@ class Timers(Generic[K]):
         heap = self._heap
         while heap and heap[0][0] <= now and len(found) < most:
             at, _, key = heapq.heappop(heap)
+            # Otherwise it was replaced or cleared, and its entry left behind: removing it would search the
+            # heap.
             if self._at.get(key) == at:
                 del self._at[key]
                 found.append(key)
