@@ -43,7 +43,10 @@ class Adoption:
         for topic in topics.values():
             await self._link.client.create_topic(self._request(topic))
         for end in given_out.values():
+            # Ids that this host gave out alone must not be given to another producer of the cluster.
             await self._link.client.producer_ids(self._link.session, 1, at_least=int(end))
+        # The view has the topics, and has stored them, before the own entries go: a kill in between loses
+        # nothing.
         await self._link.fetch()
         await tables.commit(
             [

@@ -66,5 +66,6 @@ class ApplicationNews:
         except TreecastError as error:
             _log.debug("applications are not known to the coordinator yet", error=error)
             return False
+        # Only once the coordinator has taken them: a call that fails is made again.
         applications.forget(len(notes), missed)
         return len(applications) > 0

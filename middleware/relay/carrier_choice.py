@@ -180,6 +180,8 @@ class CarrierChoice:
 
     def _join(self, host: int, request: GroupRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         asked = request.form, request.state_id
+        # Several origins may use the group: it is joined for the first of them, and left with the last
+        # (`_left`).
         if asked not in self._asked:
             try:
                 self._fabric.carriers.of_form(request.form).join(request.state_id)
@@ -307,6 +309,7 @@ class CarrierChoice:
 
     def _tick(self) -> None:
         self._hurried = False
+        # Set first, so that an error in one check does not end the checks.
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
         found = self._streams()
         for levels in [levels for levels in self._groups if levels not in found]:
@@ -363,6 +366,7 @@ class CarrierChoice:
         sent = sum([stream.origin.sender.live_bytes for stream in streams])
         rate = self._rates.get(levels)
         if rate is None:
+            # As if nothing had been sent up to a tick ago: a burst that begins now counts at once.
             rate = self._rates[levels] = GroupRate(0, now - self._settings.tick)
         return rate.look(sent, self._settings, now)
 
@@ -384,6 +388,7 @@ class CarrierChoice:
             _log.info("stream stays on unicast", stream=group.name, error=error)
             for stream in self._of(group.levels):
                 stream.origin.group_stands()
+            # The task stays in place meanwhile, so that no other attempt begins.
             await asyncio.sleep(self._settings.allot_again)
         finally:
             group.task = None
@@ -413,6 +418,7 @@ class CarrierChoice:
     def _dissolve(self, levels: Levels, streams: list[Carried]) -> None:
         group = self._groups.pop(levels)
         self._costly.discard(levels)
+        # Back on unicast before the members leave: nothing is sent to a group that loses them.
         for stream in streams:
             stream.origin.drop_carrier()
         if group.task is not None:
@@ -453,6 +459,7 @@ class CarrierChoice:
                 self._lost(group, host)
         group.probed = now
         group.tries += 1
+        # Odd, and thus never 0.
         nonce = int(self._random.random() * 2**63) | 1
         group.nonces.append(nonce)
         try:
@@ -463,6 +470,7 @@ class CarrierChoice:
             _log.info("carrier cannot be probed", stream=group.name, carrier=group.carrier, error=error)
 
     def _seen(self, host: int, notice: ProbeSeen, body: memoryview) -> tuple[ProbeSeen, Buffer]:
+        # Probes of a path's length are answered by the same call.
         if self._fabric.paths.seen(host, notice.nonce):
             return notice, b""
         for group in self._groups.values():

@@ -40,6 +40,7 @@ class Opening:
 
     async def start(self) -> None:
         self._link.load(ViewStore(self._parts.tables))
+        # Before definitions start: what is handed over is then a topic of the view like any other.
         await self._adoption.hand_over()
         await self._definitions.start()
         self._link.start()

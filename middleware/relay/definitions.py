@@ -241,6 +241,7 @@ class RelayDefinitions:
     # --- following the view
 
     def _heard(self, before: TopicEntry | None, after: TopicEntry | None) -> None:
+        # Whether the view is in doubt is asked now: when the change is applied, it may have moved on.
         self._todo.append((before, after, self._link.view.doubtful))
         self._more.set()
 
@@ -256,6 +257,7 @@ class RelayDefinitions:
                     _log.error("topic cannot be followed", topic=name, error=error)
                 except Exception:
                     _log.exception("change of a topic failed")
+                # Only now: until it is applied, `settled` has to count it as open.
                 self._todo.popleft()
                 self._done += 1
                 self._tell_waiting()

@@ -225,12 +225,14 @@ class Interest:
                 raise TreecastError(Fault.INTERNAL, f"the host answered with version {answer}")
         except TreecastError as error:
             _log.info("host cannot be told of interest", host=host, error=error)
+            # No pause after a new connection, which has a call of its own.
             if life == neighbour.life:
                 await asyncio.sleep(self._settings.confirm)
         if self._neighbours.get(host) is not neighbour or life != neighbour.life:
             return
         neighbour.asking = 0
         if neighbour.up:
+            # 0 after a failure: what the host has taken is unknown, so that it is told everything.
             neighbour.acknowledged = known
             self._confirm()
             self._tell(host, neighbour)
@@ -255,6 +257,7 @@ class Interest:
         oldest = min((one.acknowledged for one in self._neighbours.values() if one.up), default=self._version)
         for version in [version for version in self._history if version <= oldest]:
             del self._history[version]
+        # Bounded: a host that is farther behind is told everything.
         while len(self._history) > 1000:
             del self._history[min(self._history)]
 
@@ -373,6 +376,7 @@ def matches(pattern: Pattern, levels: Pattern) -> bool:
 
 def spelled(pattern: Pattern) -> str:
     """Returns a pattern's recorded form: levels joined by `/`, with `/` and `%` inside levels escaped."""
+    # `%` first: otherwise the escape of `/` would be escaped as well.
     return "/".join(level.replace("%", "%25").replace("/", "%2F") for level in pattern)
 
 

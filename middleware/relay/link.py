@@ -206,6 +206,7 @@ class Link:
         if update.snapshot and update.position.history != self.view.position.history:
             self._check_store(update.changes)
         if self._store is not None:
+            # Stored first: after a kill, the host starts from a view no older than what it has acted on.
             await self._store.save(update)
         self.view.apply(update)
         self._counters.coordinator_updates += 1

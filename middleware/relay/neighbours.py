@@ -128,6 +128,7 @@ class Neighbours:
     async def start_fabric(self) -> None:
         """Starts receiving segments. Raises OSError if the port has been taken."""
         address = self._endpoint.port.address
+        # Held up to now, so that nobody else took the number; the fabric binds a socket of its own.
         self._endpoint.port.datagrams.close()
         await self.fabric.start((address.host, address.port))
         self._sends = True
@@ -208,6 +209,7 @@ class Neighbours:
             self.fabric.rebind(host)
         else:
             stream, datagrams = listen_on_one_number(Address(host, port))
+            # It has shown that the number is free for UDP as well; the fabric binds its own.
             datagrams.close()
             try:
                 self.fabric.rebind(host)

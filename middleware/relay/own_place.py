@@ -67,6 +67,7 @@ class OwnPlace:
             await asyncio.gather(self._moving, return_exceptions=True)
 
     def _changed(self) -> None:
+        # A move looks again when it has ended.
         if self._moving is None:
             self._look()
 

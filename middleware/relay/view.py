@@ -172,6 +172,7 @@ class ClusterView:
         return [
             Change(kind, key, None)
             for kind in Kind
+            # Counters stay: a coordinator that has lost its store can get them back from here.
             if kind is not Kind.COUNTER
             for key in sorted(self._shelf(kind).keys() - there[kind])
         ]

@@ -218,6 +218,7 @@ class EventAccounts:
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
+        # One write at a time: a second would write the same accounts again.
         if not self._tasks:
             self._spawn(self.write())
 
@@ -231,6 +232,8 @@ class EventAccounts:
         for stream in streams:
             mark = _mark(stream)
             if self._written.get(stream.number) != mark:
+                # Before the commit: what changes during it makes another mark, and is written at the next
+                # tick.
                 self._written[stream.number] = mark
                 accounted.append((stream, stream.settled))
                 key = f"stream.{self._run}.{stream.number}"

@@ -74,6 +74,7 @@ class Events:
             for host in self.sending.hosts().difference(cluster):
                 self.host_left(host)
         self._turn.add_departures(self.sending)
+        # Last: from now on other hosts send what is wanted here, and all that takes it has started.
         self._interest.release()
 
     async def close(self) -> None:
@@ -129,6 +130,7 @@ class Events:
         self.shares.host_down(host)
 
     def host_left(self, host: int) -> None:
+        # Read before `sending` forgets the host's streams.
         unsettled = self.sending.unsettled(host)
         self.sending.host_left(host)
         self.receiving.host_left(host)

@@ -239,6 +239,7 @@ class Receiving:
         """
         refused = {joined for joined, _ in self._gathered}
         self._gathered.clear()
+        # These wait for a turn that is stored: another one is tried.
         if self._left:
             self._loop.call_later(self._settings.retry, self._turn.ask, self)
         for stream in [one for one in self._streams.values() if one.joined in refused]:

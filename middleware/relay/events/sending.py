@@ -258,6 +258,7 @@ class Sending:
         after = [
             After(other.number, self._run, end) for other, end in batch.after.items() if end > other.settled
         ]
+        # A segment names at most so many streams. Barriers in front of it wait for the others.
         while len(after) > MAX_AFTER:
             stream.place(Parcel(BARRIER, 1, tuple(after[:MAX_AFTER]), expires))
             del after[:MAX_AFTER]
@@ -293,6 +294,7 @@ class Sending:
 
     def _lighten(self, stream: EventStream) -> None:
         """Lets publishers continue once no stream has a long queue any more."""
+        # Half of where publishers are held back, so that they are not stopped and let go with each parcel.
         light = stream.waiting_bytes <= self._settings.queue_bytes // (2 * _HOLD_BACK)
         if stream in self._heavy and (light or stream.number not in self._all):
             del self._heavy[stream]
@@ -475,6 +477,7 @@ class Sending:
     # --- periodic checks
 
     def _tick(self) -> None:
+        # Set first, so that an error with one stream does not end the checks of all.
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
         now = self._loop.time()
         for stream in self:

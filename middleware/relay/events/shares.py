@@ -48,6 +48,7 @@ PREFIX: Final = b"$share"  # of all envelopes; no other topic with it comes from
 _ADDRESSED: Final = b"$share@"
 _PLAIN: Final = b"$share/"  # of earlier versions: for whoever receives it
 _LEVEL: Final = "$share"
+# As in `wishes`: messages go to other hosts as they were published.
 _QOS: Final = 2
 _MOST_MEMBERS: Final = 100_000  # per host
 
@@ -213,6 +214,7 @@ class Shares:
         """Drops what has waited long for a subscription without members on any known host."""
         self._timer = asyncio.get_running_loop().call_later(self._settings.share_forget, self._forget)
         idle = {group for group in self._hub.groups() if not group.listed}
+        # Twice in a row: the host of the members may only be about to announce them.
         for group in idle & self._idle:
             self._hub.share_changed(group)
         self._idle = idle - self._idle

@@ -95,6 +95,7 @@ class EventStream:
         self.promises: deque[Promise] = deque()
         self.promised = 0  # number of messages promised so far
         self.number_settled = 0  # the highest number of a released promise
+        # Without stored accounts, no promise waits for one.
         self.accounted = sys.maxsize
         self._placed: list[Parcel] = []  # waiting for the journal
         self._waiting: deque[Parcel] = deque()  # waiting for members or the fabric
@@ -158,6 +159,7 @@ class EventStream:
     def close(self) -> None:
         """Closes the stream to further parcels. It ends when all members have everything."""
         self.closing = True
+        # Parcels that wait for members' answers are sent all the same: the stream ends with them.
         self.open = True
         self.pump()
 

@@ -122,6 +122,7 @@ class Operation:
         """Runs the operation and returns the answer in its wire form."""
         given = {name: getattr(request, name) for name in self._names}
         named = {name: given.pop(name) for name in self._keywords}
+        # Once more at the home: the caller's version may check less.
         if self.row.check is not None:
             self.row.check(*given.values(), **named)
         try:

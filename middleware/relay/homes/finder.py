@@ -84,6 +84,7 @@ class HomeFinder:
             task = asyncio.create_task(self._ask(name), name=f"where is {name}")
             self._asking[name] = task
             task.add_done_callback(lambda _: self._asking.pop(name, None))
+        # Shared: a caller that gives up must not end the question of the others.
         return await asyncio.shield(task)
 
     def forget(self, name: HomeName) -> None:

@@ -175,6 +175,7 @@ class Homes:
         found = [*self._parts.groups.list_groups()]
         for groups in await asyncio.gather(*listed):
             found += groups
+        # By id: a home that moved meanwhile may have been listed by two hosts.
         return list({group.group_id: group for group in found}.values())
 
     async def _list(self, host_id: int, ids: Iterable[str]) -> Sequence[GroupListing]:
@@ -273,6 +274,7 @@ class Homes:
     async def tidy(self) -> None:
         """Makes the coordinator forget homes that were empty in two successive calls."""
         idle = self.keeper.idle()
+        # Twice in a row: a home that was just looked up is about to be used.
         gone, self._idle = idle & self._idle, idle
         owned = self.keeper.owned
         await self._store.commit([HomeWrite(name, owned[name], (), forget=True) for name in gone])
@@ -294,6 +296,7 @@ class Homes:
 
     async def _adopt_all(self, before: asyncio.Task[None] | None, wanted: dict[HomeName, None]) -> None:
         if before is not None:
+            # One after the other: both may want the same homes.
             await asyncio.wait([before])
         while wanted:
             names = list(wanted)

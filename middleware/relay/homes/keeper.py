@@ -197,6 +197,8 @@ class HomeKeeper:
     async def _come(self, name: HomeName, epoch: int) -> None:
         going = self._going.get(name)
         if going is not None:
+            # Rows of its last time here are still being removed, and the removal must not hit those of this
+            # one.
             await asyncio.shield(going)
         if self.owned.get(name, 0) >= epoch:
             return
@@ -528,6 +530,7 @@ class HomeKeeper:
 
     async def _remove(self, before: asyncio.Task[None] | None, changes: Sequence[Change]) -> None:
         if before is not None:
+            # In order: what an earlier step left must not be removed after a later one wrote it.
             await asyncio.wait([before])
         try:
             await self._tables.commit(changes)

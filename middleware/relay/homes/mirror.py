@@ -194,6 +194,7 @@ class HomeMirror:
 
     async def close(self, grace: float) -> None:
         """Sends the remaining items for at most `grace` seconds, then accepts the rest alone."""
+        # While the coordinator is away, waiting would bring nothing.
         if self._task is not None and not self.away:
             await asyncio.wait([self._task], timeout=grace)
         self._closed = True
@@ -252,6 +253,7 @@ class HomeMirror:
         else:
             self._counters.store_calls += 1
             for place, write in enumerate(writes):
+                # Otherwise `drop` has taken it out meanwhile, and answered its waiters.
                 if write.name in self._under_way:
                     self._end(write, self._under_way.pop(write.name), refused.get(place))
             return None

@@ -55,6 +55,7 @@ class JoinedStore:
         counts = {place: self._next_row(w.name) for place, w in taken.items()}
         changes = [change for w in taken.values() for change in w.changes]
         changes += [rows.home_row(states[place].name, row) for place, row in counts.items()]
+        # Asked before the commit, so that rows of writes alone go with it and cost no second one.
         noted = self._mirror.away
         if noted:
             changes += _alone((state, counts[place].count) for place, state in states.items())

@@ -102,9 +102,11 @@ class Accounts:
             self._beginning = asyncio.get_running_loop().create_task(
                 self._write_begun(), name="begin accounts"
             )
+        # Shared by all starts of this turn: a caller that gives up must not cancel the write.
         await asyncio.shield(self._beginning)
 
     async def _write_begun(self) -> None:
+        # Taken before the commit: what begins during it gets a write of its own.
         begun, self._begun, self._beginning = self._begun, {}, None
         await self._commit(self._changes(begun.items()))
 

@@ -175,10 +175,12 @@ class Copier:
         while offset < source.end:
             data = await self._piece(topic, index, source.host, offset)
             headers = batches_of(data)
+            # Without progress the loop would ask for the same piece for ever.
             if not headers or headers[-1].next_offset <= offset:
                 raise TreecastError(
                     Fault.INTERNAL, f"host {source.host} has no records from offset {offset} on"
                 )
+            # The first batch may begin before the offset that was asked for, and is taken whole.
             if not replica.log.size and headers[0].base_offset != replica.log.end_offset:
                 replica.restart(headers[0].base_offset, self._now_ms())
             replica.append_replicated(data, headers, self._now_ms())

@@ -119,6 +119,7 @@ class Leading:
         kept = self._receives(stream, host, request) and begin == request.end and not restart
         if not kept:
             ledger = stream.origin.sender.ledger
+            # First its own counts: a new beginning expires what its account still has open.
             _resume(ledger, host, request, partition.log.end_offset)
             if not restart:
                 ledger.taken(host, begin)
@@ -156,6 +157,7 @@ class Leading:
         if stream is not None:
             return stream
         one_segment = part_size(self._fabric.stream_settings.mtu)
+        # Records that are in the log already go only to those that begin there, later ones to all.
         log = PartitionStreamLog(partition.log, self._memory, join_bytes=one_segment)
         self._memory.add(log)
         origin = self._fabric.originate(

@@ -178,6 +178,7 @@ class LeaderProxy:
     def _settle(self, answer: Future[T], read: Callable[[Answer], T], asked: Future[Answer]) -> None:
         del self._pending[asked]
         if answer.done():  # the caller has gone
+            # Retrieved, so that asyncio does not log an error for which nobody waits.
             asked.cancelled() or asked.exception()
             return
         error: BaseException | None = None

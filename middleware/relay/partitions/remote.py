@@ -166,6 +166,7 @@ class RemotePartition:
                 records = _LAST_DELTA.unpack_from(batches, _LAST_DELTA_AT)[0] + 1
         self._counters.forwarded_appends += 1
         self._counters.forwarded_bytes += len(batches)
+        # A copy: the bytes are in the face's receive buffer, and the call lasts beyond this turn.
         return self.leader.produce(bytes(batches), acks, transactional_id, records)
 
     def _check_all(self, batches: memoryview) -> int:
@@ -229,6 +230,7 @@ class RemotePartition:
         if log.start_offset <= offset < partition.readable_end:
             return self._read_here(partition, offset, max_bytes, isolation, at_least_one)
         if offset < log.end_offset:
+            # Before the replica's start: only the leader may say that an offset is out of range.
             return None
         known = replica.current and offset <= max(replica.known_end, partition.readable_end)
         here = known or not self.leader.up or replica.reaches(offset)

@@ -176,6 +176,7 @@ class Replica:
             entries = log.epoch_entries
             receiving = self.joined.key[1:] if self.joined is not None else None
             progress = self.joined.progress if self.joined is not None else None
+            # -1: it has never had a record, and begins wherever the leader and its policy say.
             end = log.end_offset if log.end_offset or entries else -1
             answer = await self._leader.follow(
                 end,
@@ -201,11 +202,13 @@ class Replica:
             self.checked = True
             return True
         self._leave_stream()
+        # Compared after the stream was left, which may have appended while the leader was asked.
         if self.partition.log.end_offset > max(end, 0):
             return False  # the replica has grown meanwhile, so the answer is outdated
         if self._refuses(answer):
             return True
         self._cut(answer)
+        # It was cut in the middle of a batch, and begins earlier than the answer says.
         if self.partition.log.end_offset != answer.begin:
             return False
         self._join(answer)

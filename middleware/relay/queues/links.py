@@ -246,6 +246,8 @@ class QueueLinks:
             try:
                 return await self._known.write(edits)
             except TreecastError as error:
+                # One of them is refused, and the coordinator decides a call as a whole: each is asked for
+                # alone.
                 if error.fault in _FINAL and len(edits) > 1:
                     return max([await self._write([edit]) for edit in edits])
                 if error.fault in _FINAL:
