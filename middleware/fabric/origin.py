@@ -141,7 +141,7 @@ class Origin:
         """Removes a receiver; what it has not settled expires for it."""
         self._sender.remove_receiver(host)
         self.fit()
-        # Confirmed no longer: if it is added again, the carrier has to be proven for it anew.
+        # It is confirmed no longer: if it is added again, a probe has to reach it first.
         self._use(self.served.carrier, self.group, self.confirmed - {host})
         self.fabric.wake(self)
 

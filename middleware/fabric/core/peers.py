@@ -153,7 +153,7 @@ class Peer:
             if next_ > self.probed:
                 self.probed = -1
         self.ahead = self.ahead and self.next < self.edge
-        # What it settled otherwise, by repairs or what was still in flight, is not replayed.
+        # Repairs, or what was still in flight, may have settled more than was replayed.
         self.sent = max(self.sent, next_)
         self.slices.drop_before(next_)
         self.again.drop_before(next_)

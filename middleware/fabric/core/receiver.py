@@ -325,7 +325,7 @@ class Receiver:
                 # a requested repair does not show that the replay continues
                 self._asking.came(segment.end, now, segment.kind is _REPLAY and farther)
             self._check_lag()
-        # What it discards still shows how far the stream has come.
+        # The discarded segment still shows how far the stream has come.
         elif refused is Refused.FAR_AHEAD:
             self._know(segment.end, now + self._asking.first_delay())
         if refused is not None:
@@ -362,7 +362,7 @@ class Receiver:
         if heartbeat.every:
             self._reporting.every = heartbeat.every
         if heartbeat.again != NOWHERE:
-            # What arrived ahead of the place where the replay begins is no sign of its progress.
+            # Arrivals ahead of the place where the replay begins are no sign of its progress.
             self._buffer.newest = (max(heartbeat.again, self.next), 0)
             self._asking.held_by(heartbeat.holder, max(heartbeat.again, self.next))
         if heartbeat.echo:

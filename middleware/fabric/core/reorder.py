@@ -115,7 +115,7 @@ class Reorder:
         if refused is not None:
             return refused
         if sequence >= self.known:
-            # What is sent in order and lies beyond shows that all parts before it were sent.
+            # A stream is sent in order: a later message shows that all parts before it were sent.
             self.passed(due)
             self.know(sequence, due)
             self.know(end, due)
@@ -152,7 +152,7 @@ class Reorder:
     def _has_room(self, sequence: int, repair: bool) -> bool:
         """Whether there is room. Repairs get twice the room, because they fill the gap before the data that
         fills the buffer."""
-        # Whatever waits for it leaves with it. A full buffer that refused it would stay full.
+        # A full buffer that refused the next message would stay full: all others wait for it.
         if sequence == self.next:
             return True
         times = 2 if repair else 1
