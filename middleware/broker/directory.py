@@ -109,8 +109,11 @@ class DataDirectory:
             raise DataDirectoryError(f"cannot use data directory {path}: {error.strerror}") from error
         try:
             fresh = Meta(FORMAT, cluster_id, host_id or ALONE)
+            # Read again under the lock: another daemon may have made it in between.
             meta = known or _read_meta(path, host_id) or _write_meta(path, fresh)
             clean = known is None or (path / _CLEAN).exists()
+            # Gone, and forced to the disk below, before anything is written: a power loss must not bring the
+            # mark back.
             (path / _CLEAN).unlink(missing_ok=True)
             (path / "logs").mkdir(mode=0o750, exist_ok=True)
             run, runs = _next_run(path), _begin_run(path)

@@ -114,6 +114,7 @@ class PartitionReading:
             self._watched = leader
         while self._watched is leader:
             await self._taker.room()
+            # Before the read: what arrives during it must end the wait that follows.
             self._more.clear()
             try:
                 found = await read_at(leader, self.offset, self._chunk)

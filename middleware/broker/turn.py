@@ -3,10 +3,10 @@
 A component that has received data to store, or has a reply that depends on it, asks for the end of the turn.
 A turn ends once per event loop iteration, for all components that asked, in this order:
 
-    place    outgoing messages get their positions in the streams to other hosts; promised ones go to the
-    stores store    each store writes the turn's data with one call force    with fsync per batch: wait for
-    the disk, beside the loop; requests that arrive meanwhile belong to
-             the next turn, which shares the next sync
+    place    outgoing messages get their positions in the streams to other hosts; stores get the promised ones
+    store    each store writes the turn's data with one call
+    force    with fsync per batch: wait for the disk on another thread; requests that arrive meanwhile belong
+             to the next turn, which shares the next sync
     send     placed messages leave
     say      clients are answered, and other hosts get their acknowledgements
 
@@ -229,6 +229,7 @@ class Turn:
             self._refuse(error)
         else:
             self._say()
+        # The end that came during the sync was put off until now.
         if asked:
             self.end()
 

@@ -206,7 +206,12 @@ class BlockLog:
             if not self._entries:
                 self._entries.append(self.directory)
         ticket = SyncTicket(
-            self._disk, self.directory, [*self._full, os.dup(self._descriptor)], forced, self._entries
+            # A copy of the descriptor: `close` may close the log's own one while the sync runs.
+            self._disk,
+            self.directory,
+            [*self._full, os.dup(self._descriptor)],
+            forced,
+            self._entries,
         )
         self._full.clear()
         self._entries = []

@@ -43,6 +43,7 @@ def _remove_oldest(log: PartitionLog, count: int) -> None:
     """Removes the oldest segments from the log; readers keep what they hold of them."""
     base = log.segments[count].base_offset
     writer = log.writer
+    # Before the segments go: recovery then restores producers from the snapshot instead of their batches.
     known = log.durability.knows_producers(base) or writer.write_snapshot(base)
     try:
         for segment in log.segments[:count]:

@@ -36,6 +36,7 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
         end = min(end, read_header(bytes(block), 0).base_offset)
     _distrust(log, segment.base_offset, end)
     try:
+        # The last one first: a crash in between leaves no hole.
         for later in reversed(log.segments[number + 1 :]):
             log.doomed.append(swap.remove_segment(log.directory, later.base_offset, log.shared.disk))
             log.forget(later)

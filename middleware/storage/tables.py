@@ -154,6 +154,7 @@ class Tables:
         """
         if self._fsync is FsyncPolicy.BATCH or not self._unforced or self._forcing is not None:
             return
+        # Before the sync runs: what is written meanwhile has to be forced by the next one.
         self._unforced = False
         self._forcing = asyncio.get_running_loop().run_in_executor(self._thread(), self._force)
         self._forcing.add_done_callback(self._forced)

@@ -71,6 +71,7 @@ class LogWriter:
         if self.epochs.latest < 0:
             self.begin_epoch(0)
         if self.epochs_dirty:
+            # Before the batch: below the checkpoint, recovery knows epochs from this file alone.
             self.write_epochs()
         self._write(active, batches)
         self._took(active, batches, headers, now_ms)
@@ -278,6 +279,7 @@ class LogWriter:
         base = log.end_offset
         old = log.held.active
         try:
+            # The new one first: if the disk refuses it, the old one stays open.
             segment = self.begin_segment(base, now_ms)
         except OSError as error:
             log.counters.write_errors += 1

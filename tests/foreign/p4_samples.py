@@ -1,7 +1,8 @@
 """Independent P4 programs on the embedded target: p4c's bmv2 samples and the p4lang tutorials.
 
-    python -m tests.foreign.p4_samples --suites DIR        DIR holds checkouts of p4lang/p4c and
-    p4lang/tutorials
+    python -m tests.foreign.p4_samples --suites DIR
+
+DIR holds checkouts of p4lang/p4c and p4lang/tutorials.
 
 Every v1model program is loaded; its P4Info is compared with p4c's beside it; and vectors (X.stf) are run if
 there are any. Failures are listed in `p4_samples.toml` with their reasons; there must be no others. Exit code
