@@ -150,7 +150,8 @@ class Daemon:
 
         key = self._joining.token.derive("telemetry") if names is TelemetryNames.HASHED else b""
         counting = JoinedCounting(self._joining)
-        reporter = Reporter(self.settings.name, self._joining.directory.run, counting, time.time(), key)
+        run, zone = self._joining.directory.run, self.settings.zone
+        reporter = Reporter(self.settings.name, run, counting, time.time(), key, zone)
         seconds = self.settings.telemetry_interval_ms / 1000
         self._telemetry = Telemetry(broker.cluster, reporter, seconds, counting.leads)
         self._telemetry.start()

@@ -48,10 +48,15 @@ class Counting(Protocol):
 
 
 class Reporter:
-    """The intervals of one run of a host, from 1. `key`: hashes names of streams; empty: they stay."""
+    """The intervals of one run of a host, from 1. `key`: hashes names of streams; empty: they stay. `zone`:
+    of the host; empty: none.
+    """
 
-    def __init__(self, host: str, boot: int, counting: Counting, now: float, key: bytes = b"") -> None:
+    def __init__(
+        self, host: str, boot: int, counting: Counting, now: float, key: bytes = b"", zone: str = ""
+    ) -> None:
         self._host = host
+        self._zone = zone
         self._boot = boot
         self._counting = counting
         self._key = key
@@ -66,6 +71,7 @@ class Reporter:
         message = pb.TelemetryInterval(
             v=topics.VERSION,
             host=self._host,
+            zone=self._zone,
             boot=self._boot,
             seq=self._seq,
             from_us=int(self._from * _MICRO),

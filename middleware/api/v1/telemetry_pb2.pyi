@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TelemetryInterval(_message.Message):
-    __slots__ = ("v", "host", "boot", "seq", "from_us", "to_us", "sampled", "packets", "bytes", "sets", "streams", "streams_left_out", "records_left_out")
+    __slots__ = ("v", "host", "boot", "seq", "from_us", "to_us", "sampled", "packets", "bytes", "sets", "streams", "streams_left_out", "records_left_out", "zone")
     V_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class TelemetryInterval(_message.Message):
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     STREAMS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     v: int
     host: str
     boot: int
@@ -34,7 +35,8 @@ class TelemetryInterval(_message.Message):
     streams: _containers.RepeatedCompositeFieldContainer[StreamDelta]
     streams_left_out: int
     records_left_out: int
-    def __init__(self, v: _Optional[int] = ..., host: _Optional[str] = ..., boot: _Optional[int] = ..., seq: _Optional[int] = ..., from_us: _Optional[int] = ..., to_us: _Optional[int] = ..., sampled: _Optional[float] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[SentSet, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamDelta, _Mapping]]] = ..., streams_left_out: _Optional[int] = ..., records_left_out: _Optional[int] = ...) -> None: ...
+    zone: str
+    def __init__(self, v: _Optional[int] = ..., host: _Optional[str] = ..., boot: _Optional[int] = ..., seq: _Optional[int] = ..., from_us: _Optional[int] = ..., to_us: _Optional[int] = ..., sampled: _Optional[float] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[SentSet, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamDelta, _Mapping]]] = ..., streams_left_out: _Optional[int] = ..., records_left_out: _Optional[int] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class SentSet(_message.Message):
     __slots__ = ("carrier", "receivers", "packets", "bytes", "header_bytes", "hop_labels", "stop_labels", "tree_labels", "rule_version", "trees")
@@ -77,7 +79,7 @@ class StreamDelta(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., receiver: _Optional[str] = ..., addressed: _Optional[int] = ..., received: _Optional[int] = ..., filtered: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class NetworkTopology(_message.Message):
-    __slots__ = ("v", "network", "version", "names", "hosts", "ends", "rule_limit", "rule_version", "trees", "ts")
+    __slots__ = ("v", "network", "version", "names", "hosts", "ends", "rule_limit", "rule_version", "trees", "ts", "strategy")
     V_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +90,7 @@ class NetworkTopology(_message.Message):
     RULE_VERSION_FIELD_NUMBER: _ClassVar[int]
     TREES_FIELD_NUMBER: _ClassVar[int]
     TS_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
     v: int
     network: str
     version: str
@@ -98,7 +101,8 @@ class NetworkTopology(_message.Message):
     rule_version: int
     trees: _containers.RepeatedCompositeFieldContainer[AdvisedTree]
     ts: int
-    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., version: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., rule_limit: _Optional[int] = ..., rule_version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., ts: _Optional[int] = ...) -> None: ...
+    strategy: str
+    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., version: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., rule_limit: _Optional[int] = ..., rule_version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., ts: _Optional[int] = ..., strategy: _Optional[str] = ...) -> None: ...
 
 class AdvisedTree(_message.Message):
     __slots__ = ("edges", "id")

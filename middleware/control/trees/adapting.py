@@ -8,8 +8,9 @@ trees.
       await manager.update(trees)             # make before break, while packets are in flight
 
 Each further observation halves the weight of earlier ones, once there is enough. Trees are learned first
-(`routing.virtual.choice.relearn`); if that is not worthwhile, all strategies are measured (`adapt`). An
-update must save 5 % of the labels; learned trees are measured on notifications that they were not learned
+(`routing.virtual.choice.relearn`); if that is not worthwhile, all strategies are measured (`adapt`). Where
+an operator has chosen a strategy that needs knowledge, it alone is measured. An update must save 5 % of the
+labels; learned trees are measured on notifications that they were not learned
 from.
 """
 
@@ -21,7 +22,7 @@ from typing import Final
 
 from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.candidates import SAMPLE, knowledge, sample
-from treecast.middleware.routing.virtual.choice import adapt, relearn
+from treecast.middleware.routing.virtual.choice import WORTH, adapt, choose, measure, relearn
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import Request
 from treecast.middleware.routing.virtual.strategies import Knowledge
@@ -33,6 +34,7 @@ FEWEST: Final = (
 )
 FADING: Final = 0.5  # factor for earlier observations at each one that has enough
 _FORGOTTEN: Final = 0.5
+THRESHOLDS: Final = (0.3, 0.6, 0.9)  # shares of packets, of a strategy that has one
 
 
 class Observed:
@@ -76,22 +78,27 @@ class Observed:
         """Returns `count` notifications; each set is drawn in proportion to its weight."""
         return sample(self._network, self.weights, rng, count)
 
-    def knowledge(self, rng: Random) -> Knowledge:
+    def knowledge(self, rng: Random, threshold: float = THRESHOLDS[0]) -> Knowledge:
         """Returns, per publisher, the share of its packets that each host gets, and the regions where these
         are dense.
         """
-        return knowledge(self._network, self.weights, rng)
+        return knowledge(self._network, self.weights, rng, threshold)
 
 
-def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE) -> list[int] | None:
+def better_trees(
+    current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE, strategy: str = ""
+) -> list[int] | None:
     """Returns the trees (edges as bits) of a better rule base, or None if none is worth an update.
 
     Decides nothing before enough has been observed. Draws `count` notifications.
+    `strategy`: the only one to be tried; empty: learning, and all.
     """
     if seen.total < seen.fewest:
         return None
     drawn = seen.sample(rng, count)
     try:
+        if strategy:
+            return _of_strategy(strategy, current, seen, drawn, rng)
         learned = relearn(current, drawn, rng)
         if learned is not None:
             return list(learned.rules.trees.values())
@@ -99,3 +106,16 @@ def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SA
     except RoutingError:  # a receiver is unreachable, which its publisher's carrier has noticed too
         return None
     return None if chosen is None else list(chosen[1].rules.trees.values())
+
+
+def _of_strategy(
+    name: str, current: RuleBase, seen: Observed, drawn: list[Request], rng: Random
+) -> list[int] | None:
+    """Returns the trees of one strategy at its best threshold, or None if they are not worth an update."""
+    network, now = current.network, measure(current.network, current, drawn)
+    found = [
+        choose(network, current.limit, seen.knowledge(rng, at), drawn, rng, [name])[0] for at in THRESHOLDS
+    ]
+    best = min(found, key=lambda one: (one.labels, one.rules.total))
+    worthwhile = bool(drawn) and best.labels <= now * (1 - WORTH)
+    return list(best.rules.trees.values()) if worthwhile else None

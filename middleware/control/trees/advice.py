@@ -1,9 +1,10 @@
 """Whether advice on trees is applied. Pure.
 
     adviser = Adviser(limits, kept)
-    verdict = adviser.weigh(offset, value, situation)      # decides; store `adviser.kept` before acting on it
+    verdict = adviser.weigh(offset, value, situation)
+    if verdict.trees is not None: adviser.spent(now, verdict.rule_writes)
+    store.save(adviser.kept)                               # before a switch is written
     if verdict.trees is not None: ...                      # the only case in which switches are written
-    adviser.spent(now, writes)
 
 Advice is a proposal of a program elsewhere: it may be late, repeated, for another network, wrong or forged.
 Whatever it is, the present trees stay unless every rule of `_RULES` lets it pass, and the verdict says in
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +26,7 @@ from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import RoutingError
+from treecast.middleware.routing.virtual.candidates import PRESENT
 from treecast.middleware.routing.virtual.choice import WORTH
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.update import StepKind, plan
@@ -58,18 +59,20 @@ class Limits(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """The manager when advice comes. `now` in microseconds."""
+    """The manager when advice comes. `now` in microseconds. `strategy`: the operator's; empty: any."""
 
     network: str
     topology_version: str
     rule_version: int
     rules: RuleBase
     now: int
+    strategy: str = ""
 
 
 class KeptAdvice(Struct, frozen=True):
     """The part that outlives the manager. `next`: the offset that is read next; `off`: that of the kill
-    switch, -1 if it is off; `valid_until`: how long the last accepted advice holds, and whose it was.
+    switch, -1 if it is off; `valid_until`: how long the last accepted advice holds, and whose it was;
+    `spent`: (time, rule writes) of the last minute, so that a restart does not renew the budget.
     """
 
     next: int = 0
@@ -77,6 +80,7 @@ class KeptAdvice(Struct, frozen=True):
     off: int = -1
     pipeline: str = ""
     valid_until: int = 0
+    spent: tuple[tuple[int, int], ...] = ()
 
 
 class Verdict(Struct, frozen=True):
@@ -97,7 +101,6 @@ class Adviser:
     def __init__(self, limits: Limits, kept: KeptAdvice) -> None:
         self.limits = limits
         self.kept = kept
-        self._spent: deque[tuple[int, int]] = deque()  # (time, rule writes)
 
     def holds(self, now: int) -> bool:
         """Returns whether valid advice exists: then the manager's own `adapt` only watches."""
@@ -109,13 +112,15 @@ class Adviser:
         self.kept = replace(self.kept, off=-1)
 
     def spent(self, now: int, writes: int) -> None:
-        """Notes writes to switches."""
-        self._spent.append((now, writes))
+        """Notes writes to switches; store `kept` before these."""
+        self.kept = replace(self.kept, spent=(*self._recent(now), (now, writes)))
 
     def writes_of_minute(self, now: int) -> int:
-        while self._spent and self._spent[0][0] <= now - _MINUTE:
-            self._spent.popleft()
-        return sum(writes for _, writes in self._spent)
+        return sum(writes for _, writes in self._recent(now))
+
+    def _recent(self, now: int) -> tuple[tuple[int, int], ...]:
+        # Of a clock that was set back by more, times ahead of `now` would count for long.
+        return tuple([one for one in self.kept.spent if abs(now - one[0]) < _MINUTE])
 
     def weigh(self, offset: int, value: bytes | None, at: Situation, *, last: bool = True) -> Verdict:
         """Decides about the record at `offset`. `last`: whether no later one is known."""
@@ -230,6 +235,12 @@ def _same_base(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
     )
 
 
+def _of_the_strategy(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
+    if at.strategy in ("", advice.strategy) or advice.strategy == PRESENT:
+        return ""
+    return f"its trees are those of {advice.strategy!r}, and the operator's strategy is {at.strategy!r}"
+
+
 def _knows_enough(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
     missing, expected = len(advice.hosts_missing), max(1, advice.hosts_expected)
     if missing / expected <= adviser.limits.missing:
@@ -264,6 +275,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _from_one_pipeline,
     _same_topology,
     _same_base,
+    _of_the_strategy,
     _knows_enough,
     _has_sound_numbers,
     _has_sound_trees,

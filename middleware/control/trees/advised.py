@@ -58,8 +58,12 @@ class Advised:
         clock: Callable[[], float] = time.time,
         *,
         apply: Callable[[list[int]], Awaitable[object]] | None = None,
+        strategy: str = "",
     ) -> None:
-        """`apply`: brings trees about; by default the manager's `update`."""
+        """`apply`: brings trees about; by default the manager's `update`. `strategy`: the only one that
+        advice may have; empty: any.
+        """
+        self._strategy = strategy
         self._name = name
         self._manager = manager
         self._apply = apply or manager.update
@@ -107,11 +111,12 @@ class Advised:
 
     async def _decide(self, record: Found, *, last: bool) -> Verdict:
         verdict = self._adviser.weigh(record.offset, record.value, self._situation(), last=last)
+        if verdict.trees is not None:
+            self._adviser.spent(self._now(), verdict.rule_writes)
         self._store.save(self._adviser.kept)  # before a switch is written: an epoch is applied at most once
         began = self._clock()
         try:
             if verdict.trees is not None:
-                self._adviser.spent(self._now(), verdict.rule_writes)
                 await self._apply(list(verdict.trees))
         except asyncio.CancelledError:
             reason = f"{verdict.reason}; links have changed meanwhile, and the manager goes on with it"
@@ -126,7 +131,7 @@ class Advised:
     def _situation(self) -> Situation:
         rules = self._manager.base
         version = description(self._name, self._manager.version, rules, 0).version
-        return Situation(self._name, version, self._manager.version, rules, self._now())
+        return Situation(self._name, version, self._manager.version, rules, self._now(), self._strategy)
 
     def _note(self, verdict: Verdict, decision: Decision, reason: str, seconds: float) -> None:
         _log.info("advice is decided", epoch=verdict.epoch, decision=decision.value, reason=reason)
@@ -157,13 +162,15 @@ class Advised:
     async def _describe(self) -> None:
         version = self._manager.version
         if version != self._told:
-            message = description(self._name, version, self._manager.rules, self._now())
+            message = description(self._name, version, self._manager.rules, self._now(), self._strategy)
             await asyncio.to_thread(self._own.put, topics.TOPOLOGY, self._name, topics.encode(message))
             self._told = version
 
 
-def description(name: str, rule_version: int, rules: RuleBase, now: int) -> pb.NetworkTopology:
-    """Returns the description of a network with its trees."""
+def description(
+    name: str, rule_version: int, rules: RuleBase, now: int, strategy: str = ""
+) -> pb.NetworkTopology:
+    """Returns the description of a network with its trees. `strategy`: the only one that advice may have."""
     network = rules.network
     ends = [node for pair in network.ends for node in pair]
     return pb.NetworkTopology(
@@ -177,6 +184,7 @@ def description(name: str, rule_version: int, rules: RuleBase, now: int) -> pb.N
         rule_version=rule_version,
         trees=_trees(rules.trees.items()),
         ts=now,
+        strategy=strategy,
     )
 
 

@@ -111,7 +111,15 @@ class Controller:
             return None
         kept = AdviceFile((self._path.parent / described.store).with_suffix(".advice"))
         adviser, own = Adviser(place.limits(), kept.load()), self._open_topics(place.kafka)
-        return Advised(place.network, self.manager, adviser, own, kept, apply=self._choose)
+        return Advised(
+            place.network,
+            self.manager,
+            adviser,
+            own,
+            kept,
+            apply=self._choose,
+            strategy=described.learned,
+        )
 
     async def _choose(self, trees: list[int]) -> None:
         self._chosen = trees
@@ -260,7 +268,8 @@ class Controller:
         self._seen.add(await self._daemons.observed())
         if self._advised is not None and self._advised.watches_only:
             return
-        trees = await asyncio.to_thread(better_trees, manager.base, self._seen, self._rng)
+        only = self._described.learned
+        trees = await asyncio.to_thread(better_trees, manager.base, self._seen, self._rng, strategy=only)
         if trees is not None:
             self._chosen = trees
 

@@ -1,7 +1,8 @@
 """A network of label switches as an operator describes it, in TOML.
 
 limit = 40                      # rules that a switch has room for
-strategy = "random"             # which trees at first: a name of `treecast route`, see `Described.chosen`
+strategy = "random"             # which trees: a name of `treecast route`. One that needs to know what is sent
+                                # begins as "random", and is laid by `adapt` or advice once that is known
 seed = 1
 store = "trees.json"            # what must not be forgotten; seen from this file
 packet_life = 1.0               # seconds
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -49,6 +51,8 @@ from treecast.middleware.routing.virtual.strategies import (
 from ..macs import mac_of
 from .advice import Limits
 from .wires import Named
+
+FIRST: Final = "random"  # the strategy until it is known what publishers send
 
 
 class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
@@ -94,18 +98,28 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return described(self.switches, self.hosts, self.links)
 
     def chosen(self) -> Strategy:
-        """Returns the strategy. Raises RoutingError for an unknown one, and for one that needs knowledge of
-        what publishers send: without knowledge at first, it would install no tree.
+        """Returns the strategy of the trees at first. Raises RoutingError for an unknown one, and for one
+        that needs knowledge of what publishers send where nothing would ever bring it.
         """
         known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
-        if self.strategy in NEED_KNOWLEDGE:
-            raise RoutingError(
-                f"strategy {self.strategy!r} needs knowledge of what publishers send, which is missing"
-                f" at first: choose {', '.join(known)}, and let `adapt` find better trees"
-            )
         if self.strategy not in STRATEGIES:
-            raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(known)}")
-        return STRATEGIES[self.strategy]
+            raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(STRATEGIES)}")
+        if self.strategy in NEED_KNOWLEDGE and not self.learns:
+            raise RoutingError(
+                f"strategy {self.strategy!r} needs knowledge of what publishers send, which `adapt` or"
+                f" [advice] brings: set one of them, or choose {', '.join(known)}"
+            )
+        return STRATEGIES[FIRST if self.strategy in NEED_KNOWLEDGE else self.strategy]
+
+    @property
+    def learns(self) -> bool:
+        """Whether it becomes known what publishers send."""
+        return bool(self.adapt or self.advice.kafka)
+
+    @property
+    def learned(self) -> str:
+        """The strategy that trees are laid by once it is known what publishers send; empty: the best one."""
+        return self.strategy if self.strategy in NEED_KNOWLEDGE else ""
 
     def trees(self, network: Network) -> list[int]:
         """Returns the strategy's trees, as far as there is room. Raises RoutingError as `chosen` does, and
@@ -127,6 +141,11 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
 
     def remark(self, trees: list[int]) -> str:
         """Returns a remark for the operator about the trees; empty if there is none."""
+        if trees and self.learned:
+            return (
+                f"strategy {self.strategy!r} begins with the trees of {FIRST!r}, until it is known what"
+                " publishers send"
+            )
         if trees or self.strategy == "hops":
             return ""
         return (

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from treecast.middleware.control.trees.adapting import FEWEST, Observed, better_trees
+import pytest
+
+from treecast.middleware.control.trees.adapting import FEWEST, THRESHOLDS, Observed, better_trees
 from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.label_network import LabelNetwork
@@ -16,7 +18,7 @@ from treecast.middleware.routing.network import Network, build, with_hosts
 from treecast.middleware.routing.virtual.choice import measure
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import request
-from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+from treecast.middleware.routing.virtual.strategies import NEED_KNOWLEDGE, STRATEGIES, Knowledge, install
 
 # Two rings of four with a link between them, a host at each switch.
 RINGS = [*((n, (n + 1) % 4) for n in range(4)), *((4 + n, 4 + (n + 1) % 4) for n in range(4)), (3, 4)]
@@ -100,6 +102,31 @@ def test_nothing_is_decided_on_little() -> None:
         seen.add({network.names[source]: {(network.names[other],): count}})
         assert seen.total == count
         assert better_trees(RuleBase(network, 3), seen, Random(1)) is None
+
+
+@pytest.mark.parametrize("strategy", sorted(NEED_KNOWLEDGE))
+def test_the_operators_strategy_alone_is_laid_once_it_is_known_what_is_sent(strategy: str) -> None:
+    network, limit = rings(), 6
+    seen = Observed(network, fewest=60)
+    for source, receivers in some_wishes(network, Random(1)):
+        seen.weights[source, tuple(receivers)] = 50.0
+    bare = RuleBase(network, limit)
+    trees = better_trees(bare, seen, Random(2), SAMPLE, strategy)
+    assert trees is not None
+    wanted = [
+        set(install(network, limit, STRATEGIES[strategy], seen.knowledge(rng, at), rng).trees.values())
+        for at in THRESHOLDS
+        for rng in [Random(2)]
+    ]
+    if strategy not in ("clusters", "hybrid"):  # these draw
+        assert set(trees) in wanted
+    rules = RuleBase(network, limit)
+    for edges in trees:
+        rules.add(edges)
+    sample = seen.sample(Random(3), SAMPLE)
+    assert measure(network, rules, sample) <= 0.95 * measure(network, bare, sample)
+    again = better_trees(rules, seen, Random(2), SAMPLE, strategy)
+    assert again is None or strategy in ("clusters", "hybrid"), "it comes to rest"
 
 
 def test_a_publisher_tallies_what_its_stacks_carried() -> None:

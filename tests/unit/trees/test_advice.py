@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.own_topics import Found, NotReached
@@ -161,6 +162,28 @@ def test_rule_writes_of_a_minute_are_bounded() -> None:
     assert one.weigh(2, topics.encode(advice(3, some_trees(2))), later).decision is Decision.REFUSED
     later = here(now=NOW + 60_000_000)
     assert one.weigh(3, topics.encode(advice(4, some_trees(2))), later).decision is Decision.APPLIED
+
+
+def test_a_restart_does_not_renew_the_budget() -> None:
+    cost = adviser().weigh(0, topics.encode(advice()), here()).rule_writes
+    before = adviser(rule_writes=cost + 1)
+    before.weigh(0, topics.encode(advice(1)), here())
+    before.spent(NOW, cost)
+    one = Adviser(before.limits, before.kept)
+    value = topics.encode(advice(2, some_trees(2)))
+    assert one.weigh(1, value, here(now=NOW + 1_000_000)).decision is Decision.REFUSED
+    set_back = here(now=NOW - 100_000_000)  # the clock: what is far ahead of it counts no longer
+    assert one.weigh(1, value, set_back).decision is Decision.APPLIED
+
+
+def test_the_operators_strategy_refuses_trees_of_others() -> None:
+    mine = replace(here(), strategy="hybrid")
+    verdict = adviser().weigh(0, topics.encode(advice(strategy="learned")), mine)
+    assert verdict.decision is Decision.REFUSED
+    assert verdict.reason == "its trees are those of 'learned', and the operator's strategy is 'hybrid'"
+    for strategy in ("hybrid", "present"):
+        one = adviser().weigh(0, topics.encode(advice(strategy=strategy)), mine)
+        assert one.decision is Decision.APPLIED
 
 
 def test_a_dry_run_writes_nothing_and_leaves_adapt_alone() -> None:

@@ -10,12 +10,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.routing.networks import networks, receivers_of
 
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.control.trees import states
 from treecast.middleware.control.trees.adapting import Observed, better_trees
-from treecast.middleware.control.trees.description import Described, HostPlace
+from treecast.middleware.control.trees.description import AdvicePlace, Described, HostPlace
 from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of
@@ -106,14 +107,12 @@ def test_the_carrier_reaches_hosts_that_links_lead_to() -> None:
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_trees_of_a_network_whose_links_are_down(name: str) -> None:
     """A strategy for the whole network gives way to one that knows links alone."""
-    if name in NEED_KNOWLEDGE:
-        return
     network = fat_tree(4)
     switches = {network.names[node]: "unused" for node in network.switches}
     ends = zip(network.tails[::2], network.heads[::2], strict=True)
     links = [(network.names[tail], network.names[head]) for tail, head in ends]
     hosts = {network.names[node]: HostPlace() for node in network.hosts}
-    described = Described(links, switches, hosts, strategy=name)
+    described = Described(links, switches, hosts, strategy=name, adapt=30.0)
     whole = described.network()
     alone = whole.edge_masks[whole.switch_of(whole.hosts[0])] & ~whole.edge_masks[whole.hosts[0]]
     less = whole.without(alone)
@@ -252,17 +251,22 @@ def test_a_manager_starts_with_trees_or_says_why_not(name: str) -> None:
     switches = {network.names[node]: "unused" for node in network.switches}
     ends = zip(network.tails[::2], network.heads[::2], strict=True)
     links = [(network.names[tail], network.names[head]) for tail, head in ends]
-    described = Described(
-        links,
-        switches,
-        {network.names[node]: HostPlace() for node in network.hosts},
-        strategy=name,
-    )
+    hosts = {network.names[node]: HostPlace() for node in network.hosts}
+    described = Described(links, switches, hosts, strategy=name)
     if name in NEED_KNOWLEDGE:
-        with pytest.raises(RoutingError, match="choose hops, broadcast, random,"):
-            described.trees(described.network())
+        with pytest.raises(
+            RoutingError, match=r"`adapt` or \[advice\] brings: .* choose hops, broadcast, random,"
+        ):
+            described.check()
+        advice = AdvicePlace(kafka="10.0.0.1:9092")
+        for learns in (replace(described, adapt=30.0), replace(described, advice=advice)):
+            trees = learns.trees(learns.check())
+            assert trees
+            assert f"{name!r} begins with the trees of 'random'" in learns.remark(trees)
     else:
-        assert bool(described.trees(described.network())) == (name != "hops")
+        trees = described.trees(described.network())
+        assert bool(trees) == (name != "hops")
+        assert not described.remark(trees)
 
 
 @pytest.mark.parametrize(

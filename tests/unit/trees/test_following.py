@@ -95,6 +95,22 @@ async def test_it_follows_advice_and_goes_on_while_the_daemon_is_away(
     assert "advice epoch=1 applied: it saves 50.0 % of labels" in out
 
 
+async def test_the_description_names_the_operators_strategy(tmp_path: Path) -> None:
+    own = Topics()
+    one, _ = controller(tmp_path, own)
+    one._described.strategy = "hybrid"
+    one._advised = one._follower(one._described)
+    await one._look()
+    assert len(one.manager.rules.trees) > 0  # those of `random`, for the time being
+    assert own.topology().strategy == "hybrid"
+    told(own, 1, strategy="learned")
+    await one._look()
+    told(own, 2, strategy="hybrid")
+    await one._look()
+    assert [each.decision for each in own.applied()] == ["refused", "applied"]
+    assert set(one.manager.rules.trees.values()) == set(some_trees(2))
+
+
 async def test_adapt_only_watches_while_advice_is_valid(tmp_path: Path) -> None:
     own = Topics()
     one, publishers = controller(tmp_path, own, adapt=1e-9)
