@@ -19,6 +19,7 @@ from .output import CommandError, print_json, print_pairs, print_table, say, siz
 from .times import time_text
 
 if TYPE_CHECKING:
+    from treecast.spark_connectors.pipeline.measuring import MeasureSettings
     from treecast.spark_connectors.pipeline.planning import Settings
     from treecast.spark_connectors.pipeline.running import Pipeline
     from treecast.spark_connectors.pipeline.showing import Explained
@@ -36,6 +37,10 @@ Data = Annotated[
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
 Parts = Annotated[int, typer.Option("--parts", min=1, help="Tasks of a shuffle.")]
 Network = Annotated[str, typer.Option("--network", help="The network, if several are described.")]
+Length = Annotated[int, typer.Option("--length", min=1, help="Seconds of a window of tables.")]
+Step = Annotated[int, typer.Option("--step", min=1, help="Seconds from one window to the next.")]
+LinkRate = Annotated[float, typer.Option("--link-mbit", min=0.001, help="Mbit/s that a link can carry.")]
+Limit = Annotated[float, typer.Option("--limit", min=0, max=1, help="The share of it that is named.")]
 
 
 @app.command()
@@ -50,6 +55,10 @@ def run(
     valid: Annotated[float, typer.Option("--valid", min=1, help="Seconds that advice is valid.")] = 300.0,
     only: Annotated[list[str] | None, typer.Option("--only", help="Queries; default: all.")] = None,
     strategy: Annotated[list[str] | None, typer.Option("--strategy", help="To try; default: all.")] = None,
+    length: Length = 300,
+    step: Step = 60,
+    link_mbit: LinkRate = 1000.0,
+    limit: Limit = 0.65,
 ) -> None:
     """Runs the pipeline in rounds: each takes all that has come, and advises once."""
     from treecast.spark_connectors.pipeline.planning import Settings
@@ -58,7 +67,8 @@ def run(
     if strategy:
         given = Settings(window=window, valid=valid, strategies=tuple(_known(strategy, given.strategies)))
     address = _face(kafka)
-    with _pipeline(data, address, given, master, parts) as pipeline:
+    measured = _measured(length, step, link_mbit, limit)
+    with _pipeline(data, address, given, master, parts, measured=measured, hold=True) as pipeline:
         from treecast.spark_connectors.pipeline.running import QUERIES
 
         names = _known(only, QUERIES) if only else list(QUERIES)
@@ -238,7 +248,94 @@ def replay(
         raise CommandError(f"{len(differ)} of {len(found)} differ: the archive is not what it was")
 
 
+@app.command()
+def measure(
+    data: Data = _DEFAULT,
+    master: Master = "local[2]",
+    parts: Parts = 2,
+    length: Length = 300,
+    step: Step = 60,
+    link_mbit: LinkRate = 1000.0,
+    limit: Limit = 0.65,
+) -> None:
+    """Computes the tables by minute and by window of the whole archive again."""
+    from treecast.spark_connectors.pipeline.planning import Settings
+
+    measured = _measured(length, step, link_mbit, limit)
+    with _pipeline(data, "", Settings(), master, parts, measured=measured, hold=True) as pipeline:
+        pipeline.measures.all()
+    say(f"the tables of all windows are written: treecast pipeline report --data {data}")
+
+
+@app.command()
+def generate(
+    data: Data,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Intervals times sets.")] = 100_000_000,
+    hosts: Annotated[int, typer.Option("--hosts", min=2)] = 2000,
+    publishers: Annotated[int, typer.Option("--publishers", min=1)] = 20_000,
+    seed: Annotated[int, typer.Option("--seed")] = 1,
+    master: Master = "local[2]",
+    parts: Parts = 2,
+) -> None:
+    """Makes an archive of invented hosts in an empty folder, to measure with."""
+    from treecast.spark_connectors.pipeline.generating import Spec, generate
+    from treecast.spark_connectors.pipeline.running import session
+    from treecast.spark_connectors.pipeline.tables import BRONZE, Tables
+
+    tables = Tables(data.expanduser())
+    if Path(tables.path(BRONZE)).exists():
+        raise CommandError(f"{data} has an archive already: give an empty folder")
+    _need_spark()
+    spec = Spec(hosts, publishers, rows, seed)
+    spark = session(master, parts)
+    try:
+        generate(spark, tables, spec)
+    finally:
+        spark.stop()
+    say(f"{spec.intervals:,} intervals of {spec.hosts:,} hosts with {spec.sets} sets each: {data}")
+
+
+@app.command()
+def report(
+    data: Data = _DEFAULT,
+    window: Annotated[
+        int, typer.Option("--window", help="Its start in seconds; default: the last whole.")
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Shows a window: who sends most, what nobody reads, who falls behind, what will be full. Needs no Spark
+    session.
+    """
+    from treecast.spark_connectors.pipeline.showing import NotFound
+    from treecast.spark_connectors.pipeline.windows import Windows
+
+    try:
+        found = Windows(_tables(data)).report(window)
+    except NotFound as error:
+        raise CommandError(str(error)) from error
+    if json:
+        print_json({"window": found.window, **found.tables})
+        return
+    say(f"window from {time_text(found.window * 1000)}")
+    for title, columns, lines in found.lists():
+        print()
+        print_table(columns, lines, empty=f"{title}: none")
+
+
 # --- shared
+
+
+def _measured(length: int, step: int, link_mbit: float, limit: float) -> MeasureSettings:
+    from treecast.spark_connectors.pipeline.measuring import MeasureSettings
+
+    if length % step:
+        raise CommandError(f"--length {length} is no multiple of --step {step}")
+    return MeasureSettings(length, step, link_mbit, limit)
+
+
+def _need_spark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise CommandError(_INSTALL)
 
 
 def _face(kafka: str | None) -> str:
@@ -264,21 +361,31 @@ def _tables(data: Path) -> Tables:
 
 
 @contextmanager
-def _pipeline(data: Path, address: str, settings: Settings, master: str, parts: int) -> Iterator[Pipeline]:
-    """Yields the pipeline in a folder. It holds the folder meanwhile, unless it only reads (no address)."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise CommandError(_INSTALL)
+def _pipeline(
+    data: Path,
+    address: str,
+    settings: Settings,
+    master: str,
+    parts: int,
+    *,
+    measured: MeasureSettings | None = None,
+    hold: bool = False,
+) -> Iterator[Pipeline]:
+    """Yields the pipeline in a folder. `hold`: whether no other process may run on it meanwhile. `address`:
+    empty if it neither reads nor writes topics.
+    """
+    _need_spark()
     from treecast.middleware.api.own_topics import NotReached
     from treecast.spark_connectors.pipeline.running import Pipeline, session
     from treecast.spark_connectors.pipeline.tables import InUse, Tables
 
     tables = Tables(data.expanduser()) if address else _tables(data)
     try:
-        if address:
+        if hold:
             tables.lock()
         spark = session(master, parts)
         try:
-            yield Pipeline(tables, address, settings, spark, say)
+            yield Pipeline(tables, address, settings, spark, say, measured)
         finally:
             spark.stop()
     except (InUse, NotReached) as error:

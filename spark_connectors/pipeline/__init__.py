@@ -7,6 +7,9 @@
 | `planning` | what an epoch's advice rests on: ranges of offsets, networks, trials. Pure |
 | `quality` | what is wrong with an epoch's data. Pure |
 | `advising` | trials as executors run them, and the advice. Pure |
+| `minutes`, `measures`, `measuring` | tables by minute and by window: traffic, churn, clusters, links |
+| `links` | loads of links, and forecasts in words. Pure |
+| `generating` | an archive of any size, for tests and measurements |
 | `queries` | Spark's queries, one for each concern |
 | `running` | a session that runs them in rounds; replay |
 | `showing` | status and explanation, from the files alone |

@@ -91,13 +91,13 @@ def decoded(
 def silver(archive: DataFrame, table: str) -> DataFrame:
     """Returns the rows of a silver table in an archive, with repetitions."""
     rows_of, _ = _SILVER[table]
-    schema = t.SCHEMAS[table]
-    columns = [part.split()[0] for part in _fields(schema)]
-    return archive.mapInPandas(partial(decoded, rows_of=rows_of, columns=columns), schema)
+    work = partial(decoded, rows_of=rows_of, columns=columns(table))
+    return archive.mapInPandas(work, t.SCHEMAS[table])
 
 
-def _fields(schema: str) -> list[str]:
-    return [part.strip() for part in schema.split(",")]
+def columns(table: str) -> list[str]:
+    """Returns the names of a table's columns."""
+    return [part.split()[0] for part in t.SCHEMAS[table].split(",")]
 
 
 def silver_stream(spark: SparkSession, path: str, table: str) -> DataFrame:
@@ -247,7 +247,7 @@ def tried(frames: Iterator[pandas.DataFrame], problems: dict[str, Problem]) -> I
     """Runs in executors: trials become their outcomes."""
     import pandas as pd
 
-    columns = [part.split()[0] for part in _fields(t.SCHEMAS[t.CANDIDATES])]
+    named = columns(t.CANDIDATES)
     benches: dict[str, Bench] = {}
     for frame in frames:
         rows = []
@@ -256,7 +256,7 @@ def tried(frames: Iterator[pandas.DataFrame], problems: dict[str, Problem]) -> I
             began = time.perf_counter()
             outcome = bench.run(Trial(strategy, float(threshold), int(seed)))
             rows.append(_outcome_row(network, outcome, 1000 * (time.perf_counter() - began)))
-        yield pd.DataFrame(rows, columns=columns)
+        yield pd.DataFrame(rows, columns=named)
 
 
 def _outcome_row(network: str, one: Judged, ms: float) -> decoding.Row:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from treecast.middleware.api import telemetry as topics
@@ -22,15 +23,50 @@ def set_id(receivers: Sequence[str]) -> str:
     return hashlib.blake2s("\0".join(receivers).encode(), digest_size=8).hexdigest()
 
 
+@lru_cache(1 << 16)
+def _named_set(receivers: tuple[str, ...]) -> str:
+    return set_id(receivers)
+
+
+def sends_of_slot(value: bytes, slot: int) -> Iterable[Row]:
+    """Yields the rows of `silver_minutes` of one interval; of a share of sets each counts as many times as
+    the share asks for.
+    """
+    one = _sound(value)
+    for each in one.sets if one is not None else ():
+        assert one is not None
+        receivers, times = tuple(each.receivers), round(1 / one.sampled)
+        labels = each.hop_labels + each.stop_labels + each.tree_labels
+        counts = (each.packets, each.bytes, each.header_bytes, labels)
+        yield (
+            slot,
+            one.host,
+            one.zone,
+            each.carrier,
+            _named_set(receivers),
+            list(receivers),
+            *(times * count for count in counts),
+        )
+
+
+def streams_of_slot(value: bytes, slot: int) -> Iterable[Row]:
+    """Yields the rows of `silver_stream_minutes` of one interval."""
+    one = _sound(value)
+    for each in one.streams if one is not None else ():
+        assert one is not None
+        counts = (each.addressed, each.received, each.filtered, each.lost)
+        yield (slot, one.host, each.stream, each.receiver, *counts)
+
+
 def interval_row(key: bytes | None, value: bytes | None, place: Place) -> Row:
     """Returns the row of `silver_intervals`."""
     try:
         one = topics.decode(pb.TelemetryInterval, value or b"")
     except topics.Unreadable as error:
         host = (key or b"").decode(errors="replace")
-        return (host, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, str(error), *place)
+        return (host, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, str(error), *place, "")
     counts = (one.packets, one.bytes, len(one.sets), one.streams_left_out, one.records_left_out)
-    return (*_named(one), one.sampled, *counts, fault_of(one), *place)
+    return (*_named(one), one.sampled, *counts, fault_of(one), *place, one.zone)
 
 
 def fault_of(one: pb.TelemetryInterval) -> str:

@@ -25,6 +25,7 @@ from . import queries
 from . import tables as t
 from .advising import REPLAY
 from .epochs import Epochs, Outcome
+from .measuring import Measures, MeasureSettings
 from .planning import Plan, Settings
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 _log = Log("treecast.pipeline")
 
 EPOCHS: Final = "advice"  # the query that advises
-QUERIES: Final = (*t.STREAMED, EPOCHS)
+MEASURES: Final = "measures"  # the query whose tables are by minute and window
+QUERIES: Final = (*t.STREAMED, EPOCHS, MEASURES)
 LOCAL: Final = "local[2]"
 
 _ERROR: Final = re.compile(r"[\w.]*(Error|Refused|NotReached|Unreadable)\b.*: ")
@@ -94,12 +96,14 @@ class Pipeline:
         settings: Settings,
         spark: SparkSession,
         say: Told = lambda line: None,
+        measured: MeasureSettings | None = None,
     ) -> None:
         self._tables = tables
         self._address = address
         self._spark = spark
         self._say = say
         self.epochs = Epochs(spark, tables, address, settings, self._tell)
+        self.measures = Measures(spark, tables, measured or MeasureSettings(), say)
 
     def prepare(self) -> None:
         """Makes the topics that do not exist. Raises NotReached."""
@@ -125,13 +129,14 @@ class Pipeline:
         return found
 
     def _has_archive(self) -> bool:
-        return (Path(self._tables.path(t.BRONZE)) / "_spark_metadata").exists()
+        return any(Path(self._tables.path(t.BRONZE)).glob("topic=*"))
 
     def _drain(self, name: str) -> int:
         writer: Any = self._frame(name).writeStream.queryName(name)
         writer = writer.option("checkpointLocation", self._tables.checkpoint(name)).trigger(availableNow=True)
-        if name == EPOCHS:
-            query = writer.foreachBatch(self.epochs.take).start()
+        takers = {EPOCHS: self.epochs.take, MEASURES: self.measures.take}
+        if name in takers:
+            query = writer.foreachBatch(takers[name]).start()
         else:
             if name == t.BRONZE:
                 writer = writer.partitionBy("topic", "date", "hour")
@@ -143,7 +148,7 @@ class Pipeline:
         if name == t.BRONZE:
             return queries.bronze(self._spark, self._address)
         archive = self._tables.path(t.BRONZE)
-        if name == EPOCHS:
+        if name in (EPOCHS, MEASURES):
             return queries.bronze_stream(self._spark, archive).select("partition", "offset", "timestamp")
         return queries.silver_stream(self._spark, archive, name)
 

@@ -15,7 +15,7 @@ from treecast.middleware.api.v1 import telemetry_pb2 as pb
 
 from . import planning
 from . import tables as t
-from .running import EPOCHS, QUERIES
+from .running import EPOCHS, MEASURES, QUERIES
 
 _SHOWN: Final = 10  # candidates
 
@@ -82,7 +82,7 @@ class Shown:
     def _query(self, name: str) -> QueryStatus:
         commits = Path(self._tables.checkpoint(name)) / "commits"
         done = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
-        files = self._files(t.ADVICE if name == EPOCHS else name)
+        files = self._files({EPOCHS: t.ADVICE, MEASURES: t.MINUTES}.get(name, name))
         return QueryStatus(
             name, max(done, default=-1), _count(files), sum(one.stat().st_size for one in files)
         )

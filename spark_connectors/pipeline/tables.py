@@ -7,6 +7,8 @@
     DIR/tables/bronze/topic=…/date=…/hour=…/     records as they came
     DIR/tables/silver_*/               each interval once, decoded
     DIR/tables/TABLE/epoch=N/          of one epoch; written again as a whole if the epoch is repeated
+    DIR/tables/TABLE/slot=S/           of one minute by its start in seconds; again when late intervals come
+    DIR/tables/TABLE/window=S/         of one window, the same
 
 Times are microseconds since the Unix epoch where a name ends in `_us`; `timestamp` is the broker's append
 time.
@@ -35,13 +37,28 @@ ADVICE: Final = "gold_advice"
 
 STREAMED: Final = (BRONZE, INTERVALS, SENDS, STREAMS)  # written by a query of their own
 BY_EPOCH: Final = (FREQUENCY, SETS, QUALITY, CANDIDATES, ADVICE)
+MINUTES: Final = "silver_minutes"
+STREAM_MINUTES: Final = "silver_stream_minutes"
+HOST_MINUTES: Final = "silver_host_minutes"
+BY_SLOT: Final = (MINUTES, STREAM_MINUTES, HOST_MINUTES)
+
+CHURN: Final = "silver_churn"
+CLUSTERS: Final = "silver_clusters"
+TRAFFIC: Final = "gold_traffic"
+TALKERS: Final = "gold_talkers"
+UNREAD: Final = "gold_unread"
+BEHIND: Final = "gold_behind"
+MISSING: Final = "gold_missing"
+LINKS: Final = "gold_links"
+FORECAST: Final = "gold_forecast"
+BY_WINDOW: Final = (CHURN, CLUSTERS, TRAFFIC, TALKERS, UNREAD, BEHIND, MISSING, LINKS, FORECAST)
 
 _PLACE = "partition int, offset long, timestamp timestamp"
 _INTERVAL = "host string, boot long, seq long, from_us long, to_us long"
 SCHEMAS: Final = {
     BRONZE: f"key binary, value binary, {_PLACE}, ingested timestamp, topic string, date date, hour int",
     INTERVALS: f"{_INTERVAL}, sampled double, packets long, bytes long, sets int, streams_left_out long,"
-    f" records_left_out long, fault string, {_PLACE}",
+    f" records_left_out long, fault string, {_PLACE}, zone string",
     SENDS: f"{_INTERVAL}, sampled double, carrier string, set_id string, receivers array<string>,"
     " packets long, bytes long, header_bytes long, hop_labels long, stop_labels long, tree_labels long,"
     f" rule_version long, {_PLACE}",
@@ -52,6 +69,24 @@ SCHEMAS: Final = {
     QUALITY: "check string, host string, value double, text string",
     ADVICE: "network string, value binary, digest string, strategy string, labels_now double,"
     " labels_expected double, rule_writes long, packets long, problem string",
+    MINUTES: "slot long, host string, zone string, carrier string, set_id string, receivers array<string>,"
+    " packets long, bytes long, header_bytes long, labels long",
+    STREAM_MINUTES: "slot long, host string, stream string, receiver string, addressed long, received long,"
+    " filtered long, lost long",
+    HOST_MINUTES: "slot long, host string, zone string, intervals long, repeated long, sampled double,"
+    " late_s double, clock_s double",
+    CHURN: "window long, publisher string, receivers int, joined int, left int, jaccard double,"
+    " half_life_s double",
+    CLUSTERS: "window long, network string, cluster int, hub string, host string, weight long, dense boolean",
+    TRAFFIC: "window long, by string, source string, target string, packets long, bytes long, records long",
+    TALKERS: "window long, kind string, place int, name string, count long, share double",
+    UNREAD: "window long, publisher string, stream string, addressed long, filtered long",
+    BEHIND: "window long, host string, addressed long, waiting long, share double, seconds double",
+    MISSING: "window long, host string",
+    LINKS: "window long, network string, link string, packets long, bytes long, bits_per_s double,"
+    " share double",
+    FORECAST: "window long, network string, link string, share double, growth_per_hour double, fit double,"
+    " hours double, text string",
 }
 
 

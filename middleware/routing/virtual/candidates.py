@@ -35,7 +35,7 @@ LEARNED: Final = "learned"  # from these, by `learning`
 ANEW: Final = "learned-anew"  # by `learning` too, from no trees
 SAMPLE: Final = 300  # notifications that trees are learned from
 DENSE: Final = 0.6  # the share of nodes that are dense regions
-_REGIONS: Final = 4
+REGIONS: Final = 4  # groups of switches that a dense region is sought in
 _WITH_THRESHOLD: Final = frozenset({"threshold", "frequency-relation", "hybrid"})
 _WITH_SEED: Final = frozenset(
     {"random", "random-variant", "cycles", "partitions", "clusters", "hybrid", LEARNED, ANEW}
@@ -103,7 +103,7 @@ def knowledge(network: Network, weights: Weights, rng: Rng, threshold: float = 0
         source: {node: weight / sent[source] for node, weight in sorted(its.items())}
         for source, its in sorted(got.items())
     }
-    groups = k_medoids(network, min(_REGIONS, len(network.switches)), rng)
+    groups = k_medoids(network, min(REGIONS, len(network.switches)), rng)
     return Knowledge(shares, dense_regions(network, groups, DENSE), threshold)
 
 
