@@ -17,14 +17,12 @@ from typing import Final
 
 import msgspec
 
-from treecast.agents.common.admin import AdminServer
+from treecast.agents.common.life import SiteLife, StartRefused
 from treecast.agents.common.status import AgentCounters, Trouble
-from treecast.middleware.api.discovery import OFF
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.brokerless import FabricHostSettings
 from treecast.middleware.relay.homes.outside import PREFIX, Owner
 from treecast.middleware.relay.leading_host import LeadingHost
@@ -43,12 +41,6 @@ _TRY_EVERY: Final = 1.0
 # The ids that hosts give to idempotent producers are above all that a Kafka cluster gives: a partition tells
 # producers by their ids alone.
 _PRODUCER_IDS: Final = 1 << 40
-
-_log = Log(__name__)
-
-
-class StartRefused(Exception):
-    """The agent cannot start. The text says why and what to do."""
 
 
 class Homes:
@@ -74,7 +66,7 @@ class KafkaAgent:
         settings.check()
         agent, kafka = settings.agent, settings.kafka
         self._settings = settings
-        self._troubles: dict[str, Trouble] = {}
+        self.life = SiteLife(agent, self)
         self.cluster = KafkaCluster(
             kafka.brokers, kafka.tls_context(), kafka.log_in, f"treecast-agent-{agent.name}"
         )
@@ -91,13 +83,11 @@ class KafkaAgent:
         )
         self.host = LeadingHost(host, Counters(), self.following.made, Homes(self.cluster, settings))
         self.following.host = self.host
-        self.admin = AdminServer(self.status)
         self._task: asyncio.Task[None] | None = None
 
     @property
     def admin_address(self) -> str:
-        address = self._settings.agent.admin_address
-        return f"{address.host}:{self.admin.port}" if address is not None else OFF
+        return self.life.admin_address
 
     # --- life
 
@@ -108,8 +98,7 @@ class KafkaAgent:
         The caller must call `close` even after a failure.
         """
         await self.host.open()
-        if address := self._settings.agent.admin_address:
-            await self.admin.start(address)
+        await self.life.start()
         await self._find_cluster()
         await self._take_lock()
         await self.host.keep_producer_ids_above(_PRODUCER_IDS)
@@ -162,24 +151,22 @@ class KafkaAgent:
             self._task = None
         await self.following.close()
         self.cluster.close()
-        await self.admin.close()
+        await self.life.close()
         await self.host.close()
 
     # --- troubles and status
 
     def note(self, what: str, detail: str) -> None:
-        if self._troubles.get(what) != (found := Trouble(what, detail)):
-            _log.warning("something is wrong", what=what, detail=detail)
-            self._troubles[what] = found
+        self.life.note(what, detail)
 
     def settled(self, what: str) -> None:
-        self._troubles.pop(what, None)
+        self.life.settled(what)
 
     def status(self) -> KafkaStatus:
         agent, following = self._settings.agent, self.following
         partitions = list(following.partitions.values())
         topics: dict[str, TopicStatus] = {}
-        troubles = list(self._troubles.values())
+        troubles = list(self.life.troubles.values())
         for one in sorted(partitions, key=lambda one: one.name):
             topic = topics.setdefault(one.topic.name, TopicStatus())
             topic.add(one, self._followers(one))
@@ -199,7 +186,7 @@ class KafkaAgent:
             host_id=self.host.fabric_host.replicas.host_id,
             cluster_id=agent.token.cluster_id,
             broker=f"Kafka {found.cluster_id}, {len(found.brokers)} brokers" if found.cluster_id else "",
-            connected="cluster" not in self._troubles and bool(found.cluster_id),
+            connected="cluster" not in self.life.troubles and bool(found.cluster_id),
             serving=following.serving,
             interest="",
             lag=sum(topic.lag for topic in topics.values()),

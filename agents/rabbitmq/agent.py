@@ -14,48 +14,41 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from pamqp import commands
 
-from treecast.agents.common.admin import AdminServer
-from treecast.agents.common.status import AgentCounters, AgentStatus, Trouble
-from treecast.middleware.api.discovery import OFF, Address
+from treecast.agents.common.bounds import Room, Spool
+from treecast.agents.common.life import (
+    SiteLife,
+    StartRefused,
+    host_settings,
+    owed_messages,
+    sites_of,
+    spooled_bytes,
+    troubles_of,
+)
+from treecast.agents.common.status import AgentStatus, Trouble
 from treecast.middleware.api.lasting import BackOff
-from treecast.middleware.broker.pubsub import PubSubSettings
-from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
-from treecast.middleware.model.logs import Log
-from treecast.middleware.relay.brokerless import BrokerlessHost, FabricHostSettings
-from treecast.middleware.relay.events.ports import EventSettings
-from treecast.middleware.storage.whole_file import write_whole
+from treecast.middleware.relay.brokerless import BrokerlessHost
 
 from . import hops
 from .connection import AmqpConnection, CallRefused, ConnectionLost
-from .inbound import Inbound, Spool
+from .inbound import Inbound
 from .management import Management
-from .outbound import Outbound, Room
+from .outbound import Outbound
 from .session import Confirmed, Delivered, LogIn
 from .settings import RabbitAgentSettings
 from .topics import KIND, Pattern, all_topics
 from .upkeep import Upkeep
 
-_log = Log(__name__)
 _CONTROL, _CONSUME, _EVENTS = 1, 2, 3  # channels of the first connection
 _PUBLISH = 1  # and of the second one
-_MEMORY = "agent.json"
 _EVENT_EXCHANGE = "amq.rabbitmq.event"
 _EVENT_KEYS = ("binding.#", "exchange.#", "queue.deleted")
-_LARGEST = 512 << 20  # bytes of a message, with room
-_EVER = 10 * 365 * 86_400.0
 _LOCK_SECONDS = 3.0  # how long the lock of an agent that has just ended is waited for
 _NO_ROOM = frozenset({403, 405})
-
-
-class StartRefused(Exception):
-    """The agent cannot start. The text says why and what to do."""
 
 
 class Memory(Struct):
@@ -65,7 +58,7 @@ class Memory(Struct):
 
 
 class RabbitAgent:
-    """One agent. `admin`: its admin server. All is called on one event loop."""
+    """One agent. All is called on one event loop."""
 
     def __init__(self, settings: RabbitAgentSettings) -> None:
         """Raises SettingsError."""
@@ -77,26 +70,11 @@ class RabbitAgent:
         self._cluster = token.cluster_id[:8]
         self._hop = hops.entry(self._cluster, agent.name)
         self.queue = f"treecast.agent.{self._cluster}"
-        self.counters = AgentCounters()
-        fabric = FabricSettings()
-        self.host = BrokerlessHost(
-            FabricHostSettings(
-                agent.name,
-                Path(agent.data),
-                agent.join,
-                token,
-                agent.fabric_address,
-                fabric,
-                PubSubSettings(),
-                agent.fsync,
-                # Nothing may be dropped for its size or age: `Spool` keeps what is owed below the bound.
-                EventSettings(log_bytes=2 * agent.spool_bytes + _LARGEST, log_age=_EVER),
-            ),
-            Counters(),
-        )
-        self.admin = AdminServer(self.status)
+        self.life = SiteLife(agent, self)
+        self.counters = self.life.counters
+        self.host = BrokerlessHost(host_settings(agent), Counters())
         self._management = Management(rabbit.management, rabbit.user, rabbit.secret, rabbit.vhost)
-        self._troubles: dict[str, Trouble] = {}
+        self._troubles = self.life.troubles
         self._inbound: Inbound
         self._outbound: Outbound
         self._upkeep: Upkeep
@@ -118,8 +96,7 @@ class RabbitAgent:
         self.host.on_wanted_by_others(self._upkeep.others_changed)
         self.host.definitions.listener = lambda changes: self._upkeep.defined(changes.keys())
         self._inbound.open()
-        if address := self._settings.agent.admin_address:
-            await self.admin.start(address)
+        await self.life.start()
         await self._first_connection()
         self._tasks = [
             asyncio.create_task(self._keep_consuming(), name="consumer"),
@@ -160,26 +137,10 @@ class RabbitAgent:
             self._troubles,
             self._remember,
         )
-        self._upkeep.remembered(self._memory().patterns)
-
-    @property
-    def _memory_path(self) -> Path:
-        return Path(self._settings.agent.data, _MEMORY)
-
-    def _memory(self) -> Memory:
-        try:
-            return msgspec.json.decode(self._memory_path.read_bytes(), type=Memory)
-        except FileNotFoundError:
-            return Memory()
-        except (OSError, msgspec.DecodeError) as error:
-            _log.error("what the agent knew cannot be read", path=self._memory_path, error=error)
-            return Memory()
+        self._upkeep.remembered(self.life.recall(Memory).patterns)
 
     def _remember(self, patterns: list[Pattern]) -> None:
-        try:
-            write_whole(self._memory_path, msgspec.json.encode(Memory(patterns)))
-        except OSError as error:
-            _log.error("what the agent knows cannot be written", path=self._memory_path, error=error)
+        self.life.remember(Memory(patterns))
 
     async def close(self) -> None:
         """Stops in order. What is not confirmed stays in the journal. Safe to call twice."""
@@ -192,7 +153,7 @@ class RabbitAgent:
                 await life.connection.close()
         if hasattr(self, "_inbound"):
             self._inbound.close()
-        await self.admin.close()
+        await self.life.close()
         await self._management.close()
         await self.host.close()
 
@@ -223,7 +184,7 @@ class RabbitAgent:
                 return
             except CallRefused as error:
                 if error.code not in _NO_ROOM:
-                    self._note("server", str(error))
+                    self.life.note("server", str(error))
                     return
                 if asyncio.get_running_loop().time() > deadline:
                     raise StartRefused(
@@ -232,7 +193,7 @@ class RabbitAgent:
                     ) from error
                 await asyncio.sleep(0.3)
             except ConnectionLost as error:
-                self._note("server", str(error))
+                self.life.note("server", str(error))
                 return
 
     async def _begin_consuming(self) -> _Consuming:
@@ -299,7 +260,7 @@ class RabbitAgent:
         self._upkeep.events = True
 
     def _end_consuming(self, reason: str) -> None:
-        self._note("server", reason)
+        self.life.note("server", reason)
         self._inbound.detach()
         self._upkeep.detach()
         life, self._consuming = self._consuming, None
@@ -326,18 +287,12 @@ class RabbitAgent:
             except (ConnectionLost, CallRefused) as error:
                 reason = str(error)
             refused = life.refused
-            self._note("publisher", reason)
+            self.life.note("publisher", reason)
             self._outbound.detach(refused)
             self._publishing = None
             if life.connection is not None:
                 life.connection.abort()
             await asyncio.sleep(pauses.pause() if refused else self._back_off.pause())
-
-    def _note(self, what: str, reason: str) -> None:
-        known = self._troubles.get(what)
-        if known is None or known.detail != reason:
-            _log.warning("connection to the server is lost", part=what, reason=reason)
-        self._troubles[what] = Trouble(what, reason)
 
     # --- what connections bring
 
@@ -364,24 +319,11 @@ class RabbitAgent:
 
     @property
     def admin_address(self) -> str:
-        """HOST:PORT of the admin address, or `off`."""
-        address = self._settings.agent.admin_address
-        return OFF if address is None else str(Address(address.host, self.admin.port))
+        return self.life.admin_address
 
     def status(self) -> AgentStatus:
         link = self.host.link
         consuming, publishing = self._consuming, self._publishing
-        troubles = list(self._troubles.values())
-        if link.last_error is not None:
-            troubles.append(Trouble("coordinator", str(link.last_error)))
-        if self._inbound.held:
-            text = (
-                "other sites do not take more, so the server keeps its messages: look for sites that are away"
-            )
-            troubles.append(Trouble("spool", text))
-        journal = self.host.hub.journal
-        streams = list(self.host.fabric_host.events.sending)
-        others = {host: found for host, found in self.host.wanted_by_others().items() if found}
         return AgentStatus(
             kind=KIND,
             site=self._settings.agent.name,
@@ -392,17 +334,13 @@ class RabbitAgent:
             serving=consuming is not None and consuming.serving and publishing is not None,
             interest="events" if self._upkeep.events else "polling",
             lag=self._outbound.lag,
-            owed=sum(promise.count for stream in streams for promise in stream.promises),
-            spool_bytes=journal.size if journal is not None else 0,
+            owed=owed_messages(self.host),
+            spool_bytes=spooled_bytes(self.host),
             exchanges=dict(self._inbound.kinds),
-            sites={self._name_of(host): len(found) for host, found in others.items()},
+            sites=sites_of(self.host),
             counters=self.counters,
-            troubles=troubles,
+            troubles=troubles_of(self.life, self.host, self._inbound.held),
         )
-
-    def _name_of(self, host: int) -> str:
-        entry = self.host.link.view.host(host)
-        return entry.name if entry is not None else f"host {host}"
 
 
 class _Life:

@@ -9,8 +9,9 @@ the server keeps its messages.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from treecast.agents.common.bounds import Spool
 from treecast.agents.common.status import AgentCounters
 from treecast.middleware.broker.pubsub import PubSub, Subscriber, run_of
 from treecast.middleware.broker.turn import Turn
@@ -25,28 +26,6 @@ from .topics import topic_of
 
 _MOST_TOPICS = 65_536  # whose names are remembered
 _LARGEST = (256 << 20) - 4096  # bytes of a message: the longest publish of MQTT, less what is added
-
-
-class Spool:
-    """The bound on what other sites have not acknowledged. What is added counts until it is measured, which
-    is done only while that may be needed.
-    """
-
-    def __init__(self, most: int, measure: Callable[[], int]) -> None:
-        """`most`: in bytes. `measure` returns the size now."""
-        self._most = most
-        self._measure = measure
-        self._size = 0
-
-    def add(self, size: int) -> None:
-        self._size += size
-
-    @property
-    def full(self) -> bool:
-        """Whether nothing more is to be added for now."""
-        if self._size > self._most:
-            self._size = self._measure()
-        return self._size > self._most
 
 
 class Inbound:

@@ -12,10 +12,11 @@ then published one at a time, and one that ends the channel `_ATTEMPTS` times is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from librt.strings import BytesWriter
 
+from treecast.agents.common.bounds import Room
 from treecast.agents.common.status import AgentCounters
 from treecast.middleware.broker.pubsub import (
     Creditor,
@@ -56,30 +57,6 @@ class Single:
 
 Part = Message | PromisedRun
 Queued = Part | Single
-
-
-class Room:
-    """The bound on what the server has not confirmed: `hold` is called with True beyond it, with False again
-    when half of it is free."""
-
-    def __init__(self, most: int, hold: Callable[[bool], None]) -> None:
-        """`most`: in bytes."""
-        self.size = 0
-        self.held = False
-        self._most = most
-        self._hold = hold
-
-    def took(self, size: int) -> None:
-        self.size += size
-        if not self.held and self.size > self._most:
-            self.held = True
-            self._hold(True)
-
-    def gave(self, size: int) -> None:
-        self.size -= size
-        if self.held and self.size <= self._most // 2:
-            self.held = False
-            self._hold(False)
 
 
 class Outbound(Subscriber):

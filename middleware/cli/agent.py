@@ -6,7 +6,7 @@ import http.client
 import json as json_module
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,10 +14,6 @@ from treecast.middleware.api.discovery import Address
 
 from .options import Json
 from .output import CommandError, print_json, print_pairs, print_table, say
-
-if TYPE_CHECKING:
-    from treecast.agents.kafka.settings import KafkaAgentSettings
-    from treecast.agents.rabbitmq.settings import RabbitAgentSettings
 
 app = typer.Typer(no_args_is_help=True, help="Agents beside brokers that already stand.")
 _DEFAULT_ADMIN = "127.0.0.1:7690"
@@ -33,17 +29,51 @@ Admin = Annotated[
 @app.command()
 def rabbitmq(config: Config) -> None:
     """Runs the agent beside a RabbitMQ server, in the foreground."""
-    from treecast.middleware.daemon.agent import run_rabbitmq
-
-    raise typer.Exit(run_rabbitmq(config))
+    _run("rabbitmq", config)
 
 
 @app.command()
 def kafka(config: Config) -> None:
     """Runs the agent beside a Kafka cluster, in the foreground: follows its topics."""
-    from treecast.middleware.daemon.agent import run_kafka
+    _run("kafka", config)
 
-    raise typer.Exit(run_kafka(config))
+
+@app.command()
+def mosquitto(config: Config) -> None:
+    """Runs the agent beside a Mosquitto, or another broker of MQTT, in the foreground."""
+    _run("mosquitto", config)
+
+
+def _run(kind: str, config: Path) -> None:
+    from treecast.middleware.daemon.agent import run_agent
+
+    raise typer.Exit(run_agent(kind, config))
+
+
+@app.command()
+def bridge(
+    file: Annotated[Path, typer.Argument(metavar="MOSQUITTO.CONF")],
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="One of several bridges.")] = None,
+) -> None:
+    """Reads the bridges of a mosquitto.conf: the table [mosquitto] that replaces each, and what becomes
+    of its lines. Exits with 1 if a line cannot be kept."""
+    from treecast.agents.mosquitto.bridge import read_bridges
+
+    try:
+        found = read_bridges(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from error
+    chosen = [one for one in found if name in (None, one.name)]
+    if not chosen:
+        names = ", ".join(one.name for one in found) or "none"
+        raise CommandError(f"{file} has no such bridge; it has: {names}")
+    for one in chosen:
+        say(f"# bridge {one.name}")
+        for remark in one.remarks:
+            say(f"# line {remark.number}, {remark.line}: {remark.becomes}")
+        say(one.toml())
+    if any(remark.fault for one in chosen for remark in one.remarks):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -53,7 +83,8 @@ def status(admin: Admin = None, json: Json = False) -> None:
     if json:
         print_json(found)
     else:
-        print_pairs(list(_kafka_pairs(found) if found["kind"] == "kafka" else _pairs(found)))
+        pairs = {"kafka": _kafka_pairs, "mosquitto": _mosquitto_pairs}.get(found["kind"], _rabbitmq_pairs)
+        print_pairs(list(pairs(found)))
         _print_troubles(found)
     if found["troubles"]:
         raise typer.Exit(1)
@@ -93,12 +124,21 @@ def _asked(address: str) -> dict[str, Any]:
         raise CommandError(f"{address} is no agent's admin address") from error
 
 
-def _pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
+def _rabbitmq_pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
+    carried = ", ".join(f"{name} ({kind})" for name, kind in sorted(found["exchanges"].items()))
+    yield from _pairs(found, [("bindings are known by", found["interest"]), ("exchanges", carried)])
+
+
+def _mosquitto_pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
+    carried = ", ".join(f"{name} ({rule})" for name, rule in sorted(found["exchanges"].items()))
+    yield from _pairs(found, [("topics", carried)])
+
+
+def _pairs(found: dict[str, Any], carried: list[tuple[str, str]]) -> Iterator[tuple[str, str | int]]:
     counters = found["counters"]
     yield "site", f"{found['site']}, host {found['host_id']} of cluster {found['cluster_id']}"
     yield "broker", f"{found['broker'] or 'not connected'}{'' if found['serving'] else ', not served'}"
-    yield "bindings are known by", found["interest"]
-    yield "exchanges", ", ".join(f"{name} ({kind})" for name, kind in sorted(found["exchanges"].items()))
+    yield from carried
     yield "other sites", ", ".join(f"{name} ({count})" for name, count in sorted(found["sites"].items()))
     yield "taken from the broker", counters["taken"]
     yield "sent to other sites", counters["sent"]
@@ -143,43 +183,38 @@ Found = tuple[str, str, str]
 
 def _findings(config: Path) -> Iterator[Found]:
     from treecast.agents.common.settings import SettingsError, read_file, tables_of
+    from treecast.middleware.daemon.agent import KINDS
+
+    kind = next((one for one in KINDS if one in tables_of(config)), "rabbitmq")
+    try:
+        settings = read_file(config, KINDS[kind].settings_type())
+        settings.check()
+    except SettingsError as error:
+        yield "settings", "bad", str(error)
+        return
+    yield "settings", "ok", f"{config}, site {settings.agent.name}"
+    yield from _broker_findings(kind, settings)
+    yield from _running(settings.agent.admin, kind)
+
+
+def _broker_findings(kind: str, settings: Any) -> Iterator[Found]:
+    if kind == "kafka":
+        from treecast.agents.kafka.check import check_cluster
+
+        return check_cluster(settings.kafka)
+    if kind == "mosquitto":
+        from treecast.agents.mosquitto.check import check_broker
+
+        return check_broker(settings.agent, settings.mosquitto)
     from treecast.agents.rabbitmq.check import check_server
-    from treecast.agents.rabbitmq.settings import RabbitAgentSettings
 
-    if "kafka" in tables_of(config):
-        yield from _kafka_findings(config)
-        return
-    try:
-        settings = read_file(config, RabbitAgentSettings)
-        settings.check()
-    except SettingsError as error:
-        yield "settings", "bad", str(error)
-        return
-    yield "settings", "ok", f"{config}, site {settings.agent.name}"
-    yield from check_server(settings.rabbitmq)
-    yield from _running(settings)
+    return check_server(settings.rabbitmq)
 
 
-def _kafka_findings(config: Path) -> Iterator[Found]:
-    from treecast.agents.common.settings import SettingsError, read_file
-    from treecast.agents.kafka.check import check_cluster
-    from treecast.agents.kafka.settings import KafkaAgentSettings
-
-    try:
-        settings = read_file(config, KafkaAgentSettings)
-        settings.check()
-    except SettingsError as error:
-        yield "settings", "bad", str(error)
-        return
-    yield "settings", "ok", f"{config}, site {settings.agent.name}"
-    yield from check_cluster(settings.kafka)
-    yield from _running(settings, "kafka")
-
-
-def _running(settings: RabbitAgentSettings | KafkaAgentSettings, kind: str = "rabbitmq") -> Iterator[Found]:
+def _running(admin: str, kind: str) -> Iterator[Found]:
     """Yields what the agent itself says, if it runs."""
     try:
-        found = _asked(settings.agent.admin)
+        found = _asked(admin)
     except CommandError:
         yield "agent", "slow", f"it does not run: `treecast agent {kind} --config FILE`"
         return

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
@@ -32,58 +33,49 @@ class RunningAgent(Protocol):
     async def close(self) -> None: ...
 
 
-def run_rabbitmq(config: Path) -> int:
-    """Serves until SIGTERM, SIGINT or SIGHUP and returns the exit code. Prints one ready line to stdout."""
+class AgentKind(NamedTuple):
+    """The settings and the agent of a kind: package, and the names of both classes."""
+
+    package: str
+    settings: str
+    agent: str
+
+    def settings_type(self) -> Any:
+        """Returns the class of the whole file."""
+        return getattr(import_module(f"{self.package}.settings"), self.settings)
+
+    def agent_type(self) -> Any:
+        return getattr(import_module(f"{self.package}.agent"), self.agent)
+
+
+KINDS: Final = {
+    "rabbitmq": AgentKind("treecast.agents.rabbitmq", "RabbitAgentSettings", "RabbitAgent"),
+    "kafka": AgentKind("treecast.agents.kafka", "KafkaAgentSettings", "KafkaAgent"),
+    "mosquitto": AgentKind("treecast.agents.mosquitto", "MosquittoAgentSettings", "MosquittoAgent"),
+}
+
+
+def run_agent(name: str, config: Path) -> int:
+    """Serves until SIGTERM, SIGINT or SIGHUP and returns the exit code. Prints one ready line to stdout.
+    `name`: one of `KINDS`, of which only that one is loaded."""
+    from treecast.agents.common.life import StartRefused
     from treecast.agents.common.settings import SettingsError, read_file
-    from treecast.agents.rabbitmq.settings import RabbitAgentSettings
 
-    keep_private()
-    tuning.tune_malloc()
-    tuning.raise_open_files()
+    kind = KINDS[name]
     try:
-        settings = read_file(config, RabbitAgentSettings)
-        settings.check()
-        level = LogLevel(settings.agent.log_level)
-    except (SettingsError, ValueError) as error:
-        print(f"treecast agent rabbitmq: {error}", file=sys.stderr)
-        return WRONG_USE
-    form = LogFormat(os.environ.get("TREECAST_LOG_FORMAT", "auto"))
-    logs.configure(Settings(log_level=level, log_format=form))
-
-    async def serve() -> int:
-        from treecast.agents.rabbitmq.agent import RabbitAgent, StartRefused
-
-        agent = RabbitAgent(settings)
-        try:
-            return await _serve(agent, settings.agent.name)
-        except StartRefused as error:
-            print(f"treecast agent rabbitmq: {error}", file=sys.stderr)
-            return FAILED
-
-    with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
-        return runner.run(serve())
-
-
-def run_kafka(config: Path) -> int:
-    """As `run_rabbitmq`, for the agent beside a Kafka cluster."""
-    from treecast.agents.common.settings import SettingsError, read_file
-    from treecast.agents.kafka.settings import KafkaAgentSettings
-
-    try:
-        settings = read_file(config, KafkaAgentSettings)
+        settings = read_file(config, kind.settings_type())
         settings.check()
         _prepare(settings.agent.log_level)
     except (SettingsError, ValueError) as error:
-        print(f"treecast agent kafka: {error}", file=sys.stderr)
+        print(f"treecast agent {name}: {error}", file=sys.stderr)
         return WRONG_USE
 
     async def serve() -> int:
-        from treecast.agents.kafka.agent import KafkaAgent, StartRefused
-
+        made = kind.agent_type()(settings)
         try:
-            return await _serve(KafkaAgent(settings), settings.agent.name)
+            return await _serve(made, settings.agent.name)
         except StartRefused as error:
-            print(f"treecast agent kafka: {error}", file=sys.stderr)
+            print(f"treecast agent {name}: {error}", file=sys.stderr)
             return FAILED
 
     with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:

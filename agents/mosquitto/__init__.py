@@ -1,0 +1,1 @@
+"""The agent beside a Mosquitto, or another broker of MQTT."""
