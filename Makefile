@@ -46,7 +46,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -98,18 +98,19 @@ demo-agents: setup
 demo-pipeline: setup
 	@$(PY) -m examples.spark.pipeline $(DEMO)
 
-# What is pure or in one process runs on all cores; what starts servers and clients, by SERVER_WORKERS, who take what is
-# longest first (tests/schedule.py). Those mostly wait, so the hot modules are compiled meanwhile, with what the others
-# leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
+# Unit tests wait for half of their time, for sockets and leases: two for each core. What starts servers and clients waits
+# for longer; SERVER_WORKERS take what is longest first (tests/schedule.py). The hot modules are compiled meanwhile, with
+# what the others leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
 # are run again have fewer examples the first time (tests/passes.py). `make unit` runs all in full.
-UNIT_WORKERS ?= auto
+UNIT_WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 SERVER_WORKERS ?= 4
 HOUSE ?= tests/house
 SLOWEST ?= 20
 DURATIONS := --durations $(SLOWEST) --durations-min 1
 UNIT := -n $(UNIT_WORKERS) --dist worksteal tests/unit $(DURATIONS)
 SERVERS := -n $(SERVER_WORKERS) --dist loadscope --no-loadscope-reorder --ignore tests/house --ignore tests/unit $(DURATIONS)
-COLD := bench broker/groups cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
+COLD := bench broker/groups cli control emulator evaluation faces filters lab load relay/homes segments stare \
+	p4/frontend p4/p4runtime p4/test_camus_examples.py p4/test_srv6_replication.py p4/test_subscription_changes.py
 COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
 test: setup
@@ -122,15 +123,18 @@ else
 	$(PY) -m pytest $(UNIT) $(HOUSE) --first-pass "$(COLD)" && \
 	$(PY) -m pytest $(SERVERS) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
-	@$(SELF) --no-print-directory compiled-unit
-	@$(PY) -m tests.install $(WHEEL)/*.whl
-	@rm -rf $(SDIST) && $(PY) -m build --sdist --outdir $(SDIST) . >/dev/null
-	@$(PY) -m tests.install --interpreted $(SDIST)/*.tar.gz
+	@$(SELF) --no-print-directory -j 2 --output-sync=line compiled-unit install-test
 endif
 
 # The tests of the hot modules, with these compiled.
 compiled-unit: compiled
 	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
+
+# The wheel and the source distribution, each installed and run in an environment of its own. Much of that waits for pip.
+install-test: setup compiled
+	@$(PY) -m tests.install $(WHEEL)/*.whl
+	@rm -rf $(SDIST) && $(PY) -m build --sdist --outdir $(SDIST) . >/dev/null
+	@$(PY) -m tests.install --interpreted $(SDIST)/*.tar.gz
 
 nightly: setup
 	@$(PY) -m pytest --nightly tests

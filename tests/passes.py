@@ -19,12 +19,12 @@ FEW = 10  # examples that remain in any case
 
 
 def leave_to_the_second_pass(items: list[pytest.Item], once: Iterable[str]) -> list[pytest.Item]:
-    """Returns the tests to leave out; shortens others. `once`: folders that have no second pass."""
-    folders = [UNIT / folder for folder in once]
+    """Returns the tests to leave out; shortens others. `once`: folders and files that have no second pass."""
+    cold = [UNIT / name for name in once]
     shortened: set[int] = set()
     left_out = []
     for item in items:
-        if not item.path.is_relative_to(UNIT) or any(map(item.path.is_relative_to, folders)):
+        if not item.path.is_relative_to(UNIT) or any(map(item.path.is_relative_to, cold)):
             continue
         if item.get_closest_marker("compiled_suffices") is not None:
             left_out.append(item)

@@ -17,7 +17,7 @@ from .committed import CommittedRecords
 from .values import Isolation, OffsetAtTime, PartitionRead
 
 _COMMITTED: Final = Isolation.READ_COMMITTED
-_LOOK_AGAIN: Final = 5.0  # seconds without news until the partition is read anyway
+_LOOK_AGAIN: Final = 5.0
 _GONE: Final = (Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID)
 
 
@@ -46,17 +46,25 @@ class Taker(Protocol):
 class PartitionReading:
     """The task that reads for a taker. Implements `cluster.ReadWaiter`.
 
-    `chunk`: bytes of one read. `retry`: seconds after a failure.
+    `chunk`: bytes of one read. `retry`: seconds after a failure. `look_again`: seconds without news until the
+    partition is read anyway.
     """
 
     def __init__(
-        self, name: str, find: Callable[[], PartitionLeader], taker: Taker, chunk: int, retry: float
+        self,
+        name: str,
+        find: Callable[[], PartitionLeader],
+        taker: Taker,
+        chunk: int,
+        retry: float,
+        look_again: float = _LOOK_AGAIN,
     ) -> None:
         self._records = CommittedRecords()
         self._find = find
         self._taker = taker
         self._chunk = chunk
         self._retry = retry
+        self._look_again = look_again
         self._more = asyncio.Event()
         self._watched: PartitionLeader | None = None
         self._task: Task[None] = asyncio.get_running_loop().create_task(
@@ -128,7 +136,7 @@ class PartitionReading:
                 self._taker.take(records, self.offset)
                 await asyncio.sleep(0)
             elif not self._more.is_set():
-                await _set_within(self._more, _LOOK_AGAIN)
+                await _set_within(self._more, self._look_again)
 
 
 async def read_at(leader: PartitionLeader, offset: int, size: int) -> PartitionRead:

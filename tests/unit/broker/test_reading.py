@@ -87,12 +87,12 @@ class Taken:
 
 
 class World:
-    """One reading, and the leader that it finds."""
+    """One reading, and the leader that it finds. `look_again`: seconds without news."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_again: float = 60.0) -> None:
         self.leader: Leader | TreecastError = Leader(0, 3)
         self.taken = Taken()
-        self.reading = PartitionReading("test", self._find, self.taken, 1 << 20, 0.0)
+        self.reading = PartitionReading("test", self._find, self.taken, 1 << 20, 0.0, look_again)
 
     def _find(self) -> Any:
         if isinstance(self.leader, TreecastError):
@@ -101,8 +101,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    world = World(*getattr(request, "param", ()))
     yield world
     task = world.reading.stop()
     await asyncio.gather(task, return_exceptions=True)
@@ -110,7 +110,7 @@ async def world() -> AsyncIterator[World]:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - one test waits for time to pass, too
+        while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -146,6 +146,7 @@ async def test_another_leader_goes_on_where_the_first_was(world: World) -> None:
     assert second.watchers == [world.reading]
 
 
+@pytest.mark.parametrize("world", [(0.01,)], indirect=True)
 async def test_after_a_failure_it_is_read_again(world: World) -> None:
     leader = world.leader
     leader.fails.append(TreecastError(Fault.TIMED_OUT))

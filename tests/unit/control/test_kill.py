@@ -20,10 +20,15 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
+from treecast.middleware.control.values import StateSettings
 
 async def main():
-    server = CoordinatorServer(ServerSettings(Address("127.0.0.1", 0), Path(sys.argv[1]), None))
+    # a new life waits no longer for hosts of the last one
+    soon = CoordinatorSettings(StateSettings(hearing=0.2))
+    address, path = Address("127.0.0.1", 0), Path(sys.argv[1])
+    server = CoordinatorServer(ServerSettings(address, path, None, coordinator=soon))
     await server.start()
     print(server.address, flush=True)
     await asyncio.sleep(120)

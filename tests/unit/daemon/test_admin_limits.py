@@ -119,7 +119,7 @@ class Pages:
         pages = ManagementPages(self.calls, self.memory)  # type: ignore[arg-type]
         app = web.Application()
         app.router.add_route("*", "/api/{path:.*}", pages.handle)
-        self._runner = web.AppRunner(app)
+        self._runner = web.AppRunner(app, lingering_time=0.1)  # for a body that nobody reads
         self.port = 0
 
     async def __aenter__(self) -> Pages:
