@@ -113,27 +113,40 @@ def test_records_go_through_a_federated_exchange(tmp_path):
     assert found["through the chain, 100 B", "throughput"]["RabbitMQ federation"]["median"] > 0
 
 
-def test_the_mqtt_face_and_mosquitto_are_compared(tmp_path, require_tool):
+def short_and_long(*only):
+    """Returns options: only these workloads, and in `make nightly` all of them."""
+    words = [word for name in only for word in ("--only", name)]
+    return [pytest.param(words, id="some"), pytest.param([], id="all", marks=pytest.mark.nightly)]
+
+
+MQTT_LOADS = ("QoS 0, 100 B, 1 to 10", "QoS 1, 100 B, 1 to 1")
+CONFIRMS = "confirms and acks, 1 KiB, 4 queues"
+LATENCY = "latency at 1,000/s, QoS 0, 100 B"
+
+
+@pytest.mark.parametrize("only", short_and_long(*MQTT_LOADS, LATENCY))
+def test_the_mqtt_face_and_mosquitto_are_compared(tmp_path, require_tool, only):
     require_tool("mosquitto")
-    command = [sys.executable, "-m", "bench", "mqtt", "--quick", "--json"]
+    command = [sys.executable, "-m", "bench", "mqtt", "--quick", "--json", *only]
     command += ["--out", str(tmp_path), "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "bench-mqtt.json").read_text())
     assert document["failures"] == []
     found = {(row["workload"], row["metric"]): row["peers"] for row in document["summary"]}
-    for load in ("QoS 0, 100 B, 1 to 10", "QoS 1, 100 B, 1 to 1"):
+    for load in MQTT_LOADS:
         assert set(found[load, "delivered"]) == {"Treecast", "Mosquitto", "floor"}
-    assert found["latency at 1,000/s, QoS 0, 100 B", "end-to-end p99"]["Treecast"]["median"] > 0
+    assert found[LATENCY, "end-to-end p99"]["Treecast"]["median"] > 0
 
 
-def test_the_amqp_face_and_a_bare_loop_are_compared(tmp_path):
-    done = run(tmp_path, "--peers", "treecast,floor", "--only", "confirms", comparison=("amqp",))
+@pytest.mark.parametrize("only", short_and_long(CONFIRMS))
+def test_the_amqp_face_and_a_bare_loop_are_compared(tmp_path, only):
+    done = run(tmp_path, "--peers", "treecast,floor", *only, comparison=("amqp",))
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "bench-amqp.json").read_text())
     assert document["failures"] == []
     found = {(row["workload"], row["metric"]): row["peers"] for row in document["summary"]}
-    delivered = found["confirms and acks, 1 KiB, 4 queues", "delivered"]
+    delivered = found[CONFIRMS, "delivered"]
     assert delivered["Treecast"]["median"] > 0
     assert delivered["floor"]["median"] > 0
     assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
@@ -142,7 +155,7 @@ def test_the_amqp_face_and_a_bare_loop_are_compared(tmp_path):
 @pytest.mark.slow
 def test_rabbitmq_is_started_loaded_and_stopped(tmp_path, require):
     require(not missing(), missing())
-    done = run(tmp_path, "--peers", "rabbitmq", "--only", "queue", comparison=("amqp",))
+    done = run(tmp_path, "--peers", "rabbitmq", "--only", "queued messages", comparison=("amqp",))
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "bench-amqp.json").read_text())
     assert document["peers"]["RabbitMQ"]["version"] in done.stdout

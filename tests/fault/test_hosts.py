@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fault.hosts.result import Bursts, Options
@@ -21,23 +22,27 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
     require(importlib.util.find_spec("pyroute2"), "pyroute2 is not installed")
 
 
+def nightly(name: str, options: Options) -> Any:
+    return pytest.param(name, options, marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param("loss", Options(seconds=8, loss=0.01), id="1-percent"),
-        pytest.param("loss", Options(seconds=8, loss=0.1, seed=2), id="10-percent"),
+        pytest.param("loss", Options(hosts=3, seconds=5, rate=500, loss=0.01), id="1-percent"),
+        pytest.param("loss", Options(hosts=3, seconds=5, rate=500, loss=0.1, seed=2), id="10-percent"),
         pytest.param("outage", Options(behind=100_000, phase=2), id="outage"),
-        pytest.param("kills", Options(count=4, seed=3), id="kills"),
+        pytest.param("kills", Options(count=4, rate=400, seed=3), id="kills"),
         pytest.param("leader", Options(), id="leader"),
-        pytest.param("disk-loss", Options(count=2, rate=400), id="disk-loss"),
-        pytest.param("old-copy", Options(hosts=3, count=3, rate=200, age=3), id="old-copy"),
-        pytest.param("full-disk", Options(hosts=3, count=2, rate=400), id="full-disk"),
+        pytest.param("disk-loss", Options(hosts=3, count=2, rate=150), id="disk-loss"),
+        pytest.param("old-copy", Options(hosts=3, count=2, rate=60, age=2), id="old-copy"),
+        pytest.param("full-disk", Options(hosts=3, count=2, rate=150), id="full-disk"),
         pytest.param(
             "lan",
-            Options(hosts=3, seconds=18, rate=300, seed=5, events=("link", "address", "suspend")),
+            Options(hosts=3, seconds=18, rate=150, seed=5, events=("link", "address", "suspend")),
             id="lan",
         ),
-        pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7)), id="wire"),
+        pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 3)), id="wire"),
         pytest.param("burst", Options(burst=Bursts((2,), (10.0,), start="fresh")), id="burst"),
         pytest.param("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing")), id="burst-8"),
         pytest.param(
@@ -48,6 +53,14 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
         pytest.param(
             "burst", Options(burst=Bursts((2,), (4.0,), kind="mqtt", start="fresh")), id="burst-mqtt"
         ),
+        # more hosts, records and kinds of copies than above
+        nightly("loss", Options(seconds=8, loss=0.01)),
+        nightly("loss", Options(seconds=8, loss=0.1, seed=2)),
+        nightly("kills", Options(count=4, seed=3)),
+        nightly("disk-loss", Options(count=2, rate=400)),
+        nightly("old-copy", Options(hosts=3, count=3, rate=200, age=3)),
+        nightly("full-disk", Options(hosts=3, count=2, rate=400)),
+        nightly("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7))),
     ],
 )
 def test_hosts(name: str, options: Options, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.network.conftest import StartLab
 from tests.network.test_labels import (
     BATCH,
@@ -38,6 +39,7 @@ from treecast.middleware.dataplane.lab.lab import Lab
 from treecast.middleware.dataplane.lab.namespaces import inside
 
 INTERVAL_MS = 400
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # short runs: half of the processor time
 SPARK_SECONDS = 900.0  # until a test gives up; nothing is asserted about it
 
 
@@ -86,8 +88,9 @@ def wait_for_advice(process: subprocess.Popen[bytes], made: Lab, sent: int) -> t
 
 
 def test_what_is_sent_shapes_the_trees(
-    lab: StartLab, tmp_path: Path, require: Callable[[object, str], None]
+    lab: StartLab, tmp_path: Path, require: Callable[[object, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA)
     require(importlib.util.find_spec("finsy"), "finsy is not installed")
     require(importlib.util.find_spec("pyspark") and shutil.which("java"), "PySpark or Java is not installed")
     made = built(lab)
