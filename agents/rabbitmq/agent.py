@@ -31,6 +31,7 @@ from treecast.agents.common.life import (
 from treecast.agents.common.status import AgentStatus, Trouble
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.wishes import Pattern
 from treecast.middleware.relay.brokerless import BrokerlessHost
 
 from . import hops
@@ -40,7 +41,7 @@ from .management import Management
 from .outbound import Outbound
 from .session import Confirmed, Delivered, LogIn
 from .settings import RabbitAgentSettings
-from .topics import KIND, Pattern, all_topics
+from .topics import KIND, all_topics
 from .upkeep import Upkeep
 
 _CONTROL, _CONSUME, _EVENTS = 1, 2, 3  # channels of the first connection

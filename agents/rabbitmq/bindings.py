@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from treecast.middleware.model.wishes import Pattern
+
 from .management import BindingFound
-from .topics import Pattern, binding_of, pattern_of
+from .topics import binding_of, pattern_of
 
 T = TypeVar("T")
 

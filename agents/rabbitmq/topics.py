@@ -16,12 +16,12 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from treecast.middleware.broker.pubsub import AGENTS
+from treecast.middleware.model.wishes import ANY, REST, Pattern
 
 KIND: Final = "rabbitmq"
 DIRECT, TOPIC, FANOUT, HEADERS = "direct", "topic", "fanout", "headers"
 TYPES: Final = (DIRECT, TOPIC, FANOUT, HEADERS)
-ANY, REST = "+", "#"
-Pattern = tuple[str, ...]
+
 
 _FIRST: Final = AGENTS.decode().rstrip("/")
 _ROOT: Final = (_FIRST, KIND)

@@ -15,6 +15,7 @@ from pamqp import base, commands
 from treecast.agents.common.status import Trouble
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.wishes import Pattern
 from treecast.middleware.relay.brokerless import BrokerlessHost
 
 from .bindings import difference, kept, own_bindings, wanted_elsewhere, wanted_here
@@ -24,7 +25,6 @@ from .inbound import Inbound
 from .management import ExchangeFound, Management, ManagementError
 from .outbound import Outbound
 from .settings import RabbitSettings
-from .topics import Pattern
 
 _log = Log(__name__)
 _CALM = 0.05  # seconds in which changes are gathered

@@ -36,6 +36,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.model.wishes import Pattern, Wish
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LOOK_MS, FsyncPolicy, LogSettings
@@ -45,7 +46,6 @@ from .attaching import attach_request, count_by_clock, take_run
 from .carrier_group import CarrierSettings
 from .events.ports import EventSettings
 from .fabric_host import FabricHost
-from .interest import Pattern
 from .link import Link
 from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
@@ -305,11 +305,11 @@ class BrokerlessHost:
 
     def want(self, pattern: Pattern) -> None:
         """Announces one more pattern of topics, as levels, that begins as `pubsub.AGENTS` does."""
-        self.fabric_host.sharing.interest.want(pattern)
+        self.fabric_host.sharing.interest.want(Wish(pattern))
 
     def unwant(self, pattern: Pattern) -> None:
         """Takes back what `want` announced."""
-        self.fabric_host.sharing.interest.unwant(pattern)
+        self.fabric_host.sharing.interest.unwant(Wish(pattern))
 
     def wanted_by_others(self) -> dict[int, set[Pattern]]:
         """Returns the patterns of each other host, also of hosts that are away."""

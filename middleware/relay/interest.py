@@ -1,9 +1,10 @@
 """Interest: the topics that this host wants, announced to all other hosts, and the topics that they want.
 
-Patterns are tuples of levels. `+` matches exactly one level; `#` as the last level matches any number of
-levels, including none. The set of wanted patterns has a version. Each connected host is told of changes and
-acknowledges the version it knows. `confirmed` waits a bounded time for all of them: an unreachable or silent
-host is counted and not waited for, and is told everything when its connection is back.
+What is wanted are wishes (`model.wishes`). Other hosts are told their patterns: as long as carriers know no
+filters, a wish with one gets all messages of its topics, and this host filters them. The set of patterns has
+a version. Each connected host is told of changes and acknowledges the version it knows. `confirmed` waits a
+bounded time for all of them: an unreachable or silent host is counted and not waited for, and is told
+everything when its connection is back.
 
 A host's interest stays valid until the host changes it: an extra copy does no harm. A starting host therefore
 announces nothing (`hold`) until its clients' stored sessions are resumed. Until another host has announced
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -24,11 +25,11 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.wishes import Pattern, Wish, matches
 
 _log = Log(__name__)
 
-ANY, REST = "+", "#"
-Pattern = tuple[str, ...]
+T = TypeVar("T")
 Record = Callable[[int, Sequence[str]], Awaitable[object]]
 OnChange = Callable[[int, Iterable[Pattern], Iterable[Pattern]], None]  # host, patterns added, removed
 
@@ -91,7 +92,8 @@ class Interest:
         self._settings = settings
         self._counters = counters
         self._record = record
-        self._counts: dict[Pattern, int] = {}
+        self._counts: dict[Wish, int] = {}  # users
+        self._patterns: dict[Pattern, int] = {}  # wishes with it
         self._version = 1
         self._history: dict[int, tuple[list[Pattern], list[Pattern]]] = {}  # version -> added, removed
         self._added: dict[Pattern, None] = {}
@@ -112,24 +114,22 @@ class Interest:
         return self._version + (1 if self._soon else 0)
 
     def patterns(self) -> list[Pattern]:
+        return list(self._patterns)
+
+    def wishes(self) -> list[Wish]:
+        """Returns what this host wants, for those who know filters."""
         return list(self._counts)
 
-    def want(self, pattern: Pattern) -> int:
-        """Counts one more user of `pattern`. Returns the version that includes it."""
-        count = self._counts.get(pattern, 0)
-        self._counts[pattern] = count + 1
-        if not count:
-            self._change(pattern, self._added, self._removed)
+    def want(self, wish: Wish) -> int:
+        """Counts one more user of `wish`. Returns the version that includes it."""
+        if _counted(self._counts, wish) and _counted(self._patterns, wish.pattern):
+            self._change(wish.pattern, self._added, self._removed)
         return self.version
 
-    def unwant(self, pattern: Pattern) -> int:
-        """Counts one user of `pattern` less. Returns the version that includes the change."""
-        count = self._counts[pattern] - 1
-        if count:
-            self._counts[pattern] = count
-        else:
-            del self._counts[pattern]
-            self._change(pattern, self._removed, self._added)
+    def unwant(self, wish: Wish) -> int:
+        """Counts one user of `wish` less. Returns the version that includes the change."""
+        if _discounted(self._counts, wish) and _discounted(self._patterns, wish.pattern):
+            self._change(wish.pattern, self._removed, self._added)
         return self.version
 
     def _change(self, pattern: Pattern, to: dict[Pattern, None], other: dict[Pattern, None]) -> None:
@@ -240,7 +240,7 @@ class Interest:
     def _request(self, base: int) -> InterestRequest:
         """Returns all changes since `base`, or the complete set if the history does not reach back."""
         if base < 1 or any(version not in self._history for version in range(base + 1, self._version + 1)):
-            return InterestRequest(0, self._version, list(self._counts))
+            return InterestRequest(0, self._version, list(self._patterns))
         added: dict[Pattern, None] = {}
         removed: dict[Pattern, None] = {}
         for version in range(base + 1, self._version + 1):
@@ -275,7 +275,7 @@ class Interest:
             while written < self._version:
                 version = self._version
                 try:
-                    await self._record(version, [spelled(pattern) for pattern in self._counts])
+                    await self._record(version, [spelled(pattern) for pattern in self._patterns])
                     written = version
                     await asyncio.sleep(self._settings.record_every)
                 except TreecastError:
@@ -364,14 +364,21 @@ class Interest:
             done.cancel()
 
 
-def matches(pattern: Pattern, levels: Pattern) -> bool:
-    """Whether `pattern` matches the topic with these levels."""
-    for number, level in enumerate(pattern):
-        if level == REST and number + 1 == len(pattern):
-            return True
-        if number >= len(levels) or level not in (ANY, levels[number]):
-            return False
-    return len(pattern) == len(levels)
+def _counted(counts: dict[T, int], one: T) -> bool:
+    """Counts one more. Returns whether it is the first."""
+    count = counts.get(one, 0)
+    counts[one] = count + 1
+    return not count
+
+
+def _discounted(counts: dict[T, int], one: T) -> bool:
+    """Counts one less. Returns whether it was the last."""
+    count = counts[one] - 1
+    if count:
+        counts[one] = count
+    else:
+        del counts[one]
+    return not count
 
 
 def spelled(pattern: Pattern) -> str:

@@ -11,7 +11,7 @@ from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
-from treecast.middleware.model.topics import TopicName
+from treecast.middleware.model.wishes import Wish
 
 from .carrier_choice import CarrierChoice
 from .carrier_group import CarrierSettings
@@ -130,11 +130,11 @@ class Sharing:
     # --- interest from followed partitions
 
     def _wanted(self, topic: Topic, wanted: bool) -> None:
-        levels = TopicName.from_kafka(topic.name).levels
+        wish = Wish.of_kafka(topic.name)
         if wanted:
-            self.interest.want(levels)
+            self.interest.want(wish)
         else:
-            self.interest.unwant(levels)
+            self.interest.unwant(wish)
 
     # --- the coordinator
 

@@ -18,6 +18,7 @@ from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Subscriber
 from treecast.middleware.broker.queues import Binding, Run, VirtualHost, message, messages
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topics import TopicName
+from treecast.middleware.model.wishes import ANY, REST, Wish
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
 
 from . import records
@@ -39,7 +40,7 @@ class TopicBridge(Subscriber):
         self._vhost = vhost
         self._clock = clock
         self._publishing = False
-        self._filters: dict[bytes, int] = {}  # number of binding keys by filter
+        self._wishes: dict[Wish, int] = {}  # number of bindings
         self._bindings: set[Binding] = set()  # those counted; queues of other hosts are interested there
         self._topics: dict[bytes, bytes] = {}  # MQTT topic by routing key, b"" for none
         exchange = vhost.exchanges[EXCHANGE]
@@ -51,27 +52,28 @@ class TopicBridge(Subscriber):
     def close(self) -> None:
         self._vhost.exchanges[EXCHANGE].watcher = None
         del self._vhost.outlets[EXCHANGE]
-        for filter in self._filters:
-            self._hub.unsubscribe(self, filter)
-        self._filters.clear()
+        for wish in self._wishes:
+            self._hub.unsubscribe(self, wish.filter or b"")
+        self._wishes.clear()
 
     # --- interest
 
     def wanted(self, binding: Binding, wanted: bool) -> None:
         """Updates the subscriptions after a binding was added or removed."""
-        filter = filter_of(binding.key)
-        if not filter or (wanted and self._elsewhere(binding)):
+        wish = wish_of(binding.key)
+        filter = wish.filter if wish is not None else None
+        if wish is None or filter is None or (wanted and self._elsewhere(binding)):
             return
         if not wanted and binding not in self._bindings:
             return
         self._bindings ^= {binding}
-        count = self._filters.get(filter, 0) + (1 if wanted else -1)
+        count = self._wishes.get(wish, 0) + (1 if wanted else -1)
         if count:
-            self._filters[filter] = count
+            self._wishes[wish] = count
             if wanted and count == 1:
                 self._hub.subscribe(Subscription(self, filter, qos=2, retain_as_published=True))
         else:
-            del self._filters[filter]
+            del self._wishes[wish]
             self._hub.unsubscribe(self, filter)
 
     def _elsewhere(self, binding: Binding) -> bool:
@@ -165,18 +167,19 @@ def topic_of(key: bytes) -> bytes:
     return b"" if topic.startswith(b"$") else topic
 
 
-def filter_of(key: bytes) -> bytes:
-    """Returns the MQTT filter that covers all matches of a binding key, or b"" if nothing can match."""
-    found: list[bytes] = []
+def wish_of(key: bytes) -> Wish | None:
+    """Returns the narrowest wish that includes all matches of a binding key, or None if nothing can match."""
+    found: list[str] = []
     for level in key.split(b"."):
         if level == b"#":
-            found.append(b"#")
+            found.append(REST)
             break
-        part = b"+" if level == b"*" else topic_of(level) if level else b""
+        part = ANY if level == b"*" else topic_of(level).decode()
         if level and not part:
-            return b""
+            return None
         found.append(part)
-    return b"/".join(found)
+    wish = Wish(tuple(found))
+    return wish if wish.filter is not None else None
 
 
 def run_of(key: bytes, published: Message) -> Run:

@@ -1,5 +1,8 @@
-"""What the host's queues need of AMQP, also while the face is off: how their messages read, how streams are
-topics, and how `amq.topic` is the other faces' topics."""
+"""`AmqpDialect`: the part of AMQP that the host's queues need, also while the face is off.
+
+It reads the headers of their messages, keeps streams as topics, and connects `amq.topic` with the topics of
+the other faces.
+"""
 
 from __future__ import annotations
 

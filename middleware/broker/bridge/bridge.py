@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from treecast.middleware.broker.cluster import Cluster
 from treecast.middleware.broker.pubsub import Message, PubSub, Recorder, Subscriber, Target, Waiter
-from treecast.middleware.broker.pubsub.reference import matches
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topics import TopicName
+from treecast.middleware.model.wishes import ANY, REST, Wish
 from treecast.middleware.wire.crc import crc32c
 
 from .feeding import PartitionFeed
@@ -136,12 +136,12 @@ class Bridge(Recorder):
 
     # --- to MQTT
 
-    def wanted(self, filter: bytes, wanted: bool) -> None:
-        if b"+" in filter or b"#" in filter:
+    def wanted(self, wish: Wish, wanted: bool) -> None:
+        if ANY in wish.pattern or REST in wish.pattern:
             for topic in self._topics:
-                if matches(filter, topic):
+                if wish.matches(tuple(topic.decode().split("/"))):
                     self._look_at(topic)
-        elif filter in self._topics:
+        elif (filter := wish.filter) in self._topics and filter is not None:
             self._look_at(filter)
 
     def _look_at(self, name: bytes, *, new: bool = False) -> None:

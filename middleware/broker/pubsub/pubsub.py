@@ -15,6 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.wishes import ContentFilter, Wish
 
 from .message import NEVER, Creditor, FeedScan, Message, Owed, Run, Subscriber
 from .reach import NoReach, Reach, Waiter
@@ -47,8 +48,8 @@ class Recorder(Subscriber):
     def records(self, topic: bytes) -> bool:
         raise NotImplementedError
 
-    def wanted(self, filter: bytes, wanted: bool) -> None:
-        """This host has its first subscription to the filter, or has lost its last."""
+    def wanted(self, wish: Wish, wanted: bool) -> None:
+        """This host has its first subscription that is this wish, or has lost its last."""
 
     def known(self, waiter: Waiter) -> bool:
         """Whether everything recorded from now on reaches its subscribers. If not, `waiter` is told when it
@@ -76,7 +77,7 @@ class PubSub:
         self._recorded_routes: dict[bytes, Targets] = {}  # the same for `direct_recorded`
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie: TopicTrie[Subscription] = TopicTrie()
-        self._filters: dict[bytes, int] = {}
+        self._wishes: dict[Wish, int] = {}  # number of subscriptions
         self._foreign = 0
         self._shared: dict[bytes, SharedGroup] = {}  # by `NAME/FILTER`
         self._handing: deque[tuple[Owed, Creditor | None]] = deque()
@@ -100,7 +101,7 @@ class PubSub:
 
     def use_reach(self, reach: Reach | None) -> None:
         """Uses `reach` from now on; None: there are no longer other hosts. `reach` has to get the present
-        interest itself (`filters`, `groups`)."""
+        interest itself (`wishes`, `groups`)."""
         self._reach = reach if reach is not None else NoReach(self)
         self.stamps.host = self._reach.host
         if reach is None:
@@ -108,9 +109,9 @@ class PubSub:
                 group.elsewhere = None
 
     @property
-    def filters(self) -> list[bytes]:
-        """The filters that this host subscribes to, each once."""
-        return list(self._filters)
+    def wishes(self) -> list[Wish]:
+        """The subscriptions of this host as wishes, each once."""
+        return list(self._wishes)
 
     @property
     def shared_groups(self) -> int:
@@ -242,23 +243,27 @@ class PubSub:
     def subscribe(self, subscription: Subscription) -> bool:
         """Adds a subscription, or replaces the subscriber's own on the filter. Returns whether it is new."""
         filter = subscription.filter
-        new = self._trie.add(filter, subscription.subscriber.serial, subscription) is None
+        before = self._trie.add(filter, subscription.subscriber.serial, subscription)
         self._forget_routes(filter)
+        new = before is None
         if subscription.subscriber.foreign:
             self._foreign += new
-        elif new:
-            self._want(filter, 1)
+        elif before is None or before.content != subscription.content:
+            self._want(filter, subscription.content, 1)
+            if before is not None:
+                self._want(filter, before.content, -1)
         return new
 
     def unsubscribe(self, subscriber: Subscriber, filter: bytes) -> bool:
         """Removes a subscription. Returns whether it existed."""
-        if self._trie.remove(filter, subscriber.serial) is None:
+        before = self._trie.remove(filter, subscriber.serial)
+        if before is None:
             return False
         self._forget_routes(filter)
         if subscriber.foreign:
             self._foreign -= 1
         else:
-            self._want(filter, -1)
+            self._want(filter, before.content, -1)
         return True
 
     # --- shared subscriptions
@@ -357,7 +362,7 @@ class PubSub:
 
     def _tell_recorder(self, filter: bytes, wanted: bool) -> None:
         if self._recorder is not None:
-            self._recorder.wanted(filter, wanted)
+            self._recorder.wanted(Wish.of_mqtt(filter), wanted)
 
     def hand_to_shared(self, name: bytes, filter: bytes, message: Message) -> None:
         """Takes a message from another host for one member, here or, if there is none, elsewhere."""
@@ -422,18 +427,19 @@ class PubSub:
                 name, _, filter = record.client_id[len(RECORD) :].encode().partition(b"/")
                 self._group(name, filter).restore(record)
 
-    def _want(self, filter: bytes, change: int) -> None:
-        count = self._filters.get(filter, 0) + change
+    def _want(self, filter: bytes, content: ContentFilter | None, change: int) -> None:
+        wish = Wish.of_mqtt(filter, content)
+        count = self._wishes.get(wish, 0) + change
         if count:
-            self._filters[filter] = count
+            self._wishes[wish] = count
         else:
-            del self._filters[filter]
-        if count == (1 if change > 0 else 0):
-            self._tell_recorder(filter, change > 0)
+            del self._wishes[wish]
+        if count == (1 if change > 0 else 0) and self._recorder is not None:
+            self._recorder.wanted(wish, change > 0)
         if change > 0 and count == 1:
-            self._reach.wanted(filter)
+            self._reach.wanted(wish)
         elif count == 0:
-            self._reach.unwanted(filter)
+            self._reach.unwanted(wish)
 
     # --- publishing
 

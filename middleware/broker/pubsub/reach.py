@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from treecast.middleware.model.wishes import Wish
+
 from .shared import SharedGroup
 
 if TYPE_CHECKING:
@@ -36,11 +38,11 @@ class Reach(Protocol):
     def buries(self) -> bool:
         """Whether removed retained messages leave a tombstone, as other hosts may still hold them."""
 
-    def wanted(self, filter: bytes) -> None:
-        """This host now has its first subscription to the filter, or is the home of its first shared one."""
+    def wanted(self, wish: Wish) -> None:
+        """This host now has its first subscription that is this wish."""
 
-    def unwanted(self, filter: bytes) -> None:
-        """This host has lost its last subscription to the filter."""
+    def unwanted(self, wish: Wish) -> None:
+        """This host has lost its last subscription that is this wish."""
 
     def known(self, waiter: Waiter) -> bool:
         """Whether all hosts know this host's whole interest. If not, `waiter` is told when they do."""
@@ -68,9 +70,9 @@ class NoReach:
     def __init__(self, hub: PubSub) -> None:
         self._hub = hub
 
-    def wanted(self, filter: bytes) -> None: ...
+    def wanted(self, wish: Wish) -> None: ...
 
-    def unwanted(self, filter: bytes) -> None: ...
+    def unwanted(self, wish: Wish) -> None: ...
 
     def known(self, waiter: Waiter) -> bool:
         return True

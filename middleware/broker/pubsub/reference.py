@@ -1,19 +1,17 @@
-"""The reference definition of what `trie` and `retained` do fast; tests compare them."""
+"""The reference definition of what `trie` and `retained` do fast, in both spellings; tests compare them."""
 
 from __future__ import annotations
+
+from treecast.middleware.model import wishes
 
 
 def matches(filter: bytes, topic: bytes) -> bool:
     """Whether a topic filter matches a topic name (MQTT 5.0, section 4.7)."""
-    if topic[:1] == b"$" and filter[:1] in (b"+", b"#"):
-        return False
-    wanted, levels = filter.split(b"/"), topic.split(b"/")
-    if wanted[-1] == b"#":
-        wanted.pop()
-        levels = levels[: len(wanted)] if len(levels) >= len(wanted) else levels
-    return len(wanted) == len(levels) and all(
-        want in (b"+", level) for want, level in zip(wanted, levels, strict=True)
-    )
+    return wishes.matches(_levels(filter), _levels(topic))
+
+
+def _levels(text: bytes) -> wishes.Pattern:
+    return tuple(text.decode(errors="surrogateescape").split("/"))
 
 
 def matches_key(pattern: bytes, key: bytes) -> bool:

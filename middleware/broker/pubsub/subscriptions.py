@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from treecast.middleware.model.wishes import ContentFilter
+
 from .message import Subscriber
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ class Subscription:
     """One filter of one subscriber, with MQTT's options. `identifier` 0: none.
 
     `group` is set if it is a member's part of a shared subscription. `ended`: the client has unsubscribed.
+    `content`: only the messages that pass it are wanted; None: all.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class Subscription:
         identifier: int = 0,
         retain_handling: int = 0,
         group: SharedGroup | None = None,
+        content: ContentFilter | None = None,
     ) -> None:
         self.subscriber = subscriber
         self.filter = filter
@@ -36,6 +40,7 @@ class Subscription:
         self.identifier = identifier
         self.retain_handling = retain_handling
         self.group = group
+        self.content = content
         self.ended = False
 
 

@@ -54,8 +54,8 @@ class Storage(Protocol):
 
 
 class Dialect(Protocol):
-    """What only the protocol of the queues' messages knows, also while its face is off: their headers, and
-    how they become records and messages of topics."""
+    """The part that only the protocol of the queues' messages knows, also while its face is off: their
+    headers, and how they become records and messages of topics."""
 
     @property
     def reader(self) -> HeaderReader: ...

@@ -9,6 +9,7 @@ from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
+from treecast.middleware.model.wishes import Wish
 from treecast.middleware.relay.interest import Interest
 from treecast.middleware.storage.tables import Tables
 
@@ -96,11 +97,11 @@ class Events:
     def buries(self) -> bool:
         return True
 
-    def wanted(self, filter: bytes) -> None:
-        self.wishes.wanted(filter)
+    def wanted(self, wish: Wish) -> None:
+        self.wishes.wanted(wish)
 
-    def unwanted(self, filter: bytes) -> None:
-        self.wishes.unwanted(filter)
+    def unwanted(self, wish: Wish) -> None:
+        self.wishes.unwanted(wish)
 
     def known(self, waiter: Waiter) -> bool:
         return self.wishes.known(waiter)

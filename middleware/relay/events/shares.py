@@ -36,7 +36,8 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
-from treecast.middleware.relay.interest import Interest, Pattern
+from treecast.middleware.model.wishes import Pattern, Wish
+from treecast.middleware.relay.interest import Interest
 from treecast.middleware.relay.link import Link, called
 
 from .ports import SHARE, EventSettings, ShareRequest
@@ -305,10 +306,10 @@ class Shares:
             return
         if group.local and key not in self._wanted:
             self._wanted.add(key)
-            self._interest.want(pattern_of(key))
+            self._interest.want(Wish(pattern_of(key)))
         elif not group.local and key in self._wanted:
             self._wanted.discard(key)
-            self._interest.unwant(pattern_of(key))
+            self._interest.unwant(Wish(pattern_of(key)))
         self._tend(key)
 
     def _counts(self, key: Key) -> tuple[int, int]:

@@ -7,7 +7,8 @@ from asyncio import Future
 from collections.abc import Callable, Iterable
 
 from treecast.middleware.broker.pubsub import AGENTS, PubSub, Subscription, Waiter
-from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
+from treecast.middleware.model.wishes import Pattern, Wish, filter_of
+from treecast.middleware.relay.interest import Interest
 
 from .sending import Outbox, RemoteHost
 from .shares import Shares, share_of
@@ -39,8 +40,8 @@ class Wishes:
 
     def start(self) -> None:
         """Takes over the interest that exists already, here and at other hosts."""
-        for filter in self._hub.filters:
-            self.wanted(filter)
+        for wish in self._hub.wishes:
+            self.wanted(wish)
         self._interest.on_change = self._changed
         for host in self._interest.hosts():
             self._changed(host, self._interest.of(host), ())
@@ -54,13 +55,13 @@ class Wishes:
 
     # --- what this host wants
 
-    def wanted(self, filter: bytes) -> None:
-        if not filter.startswith(b"$"):  # `$` topics are local to each host
-            self._interest.want(_pattern(filter))
+    def wanted(self, wish: Wish) -> None:
+        if not wish.local:
+            self._interest.want(wish)
 
-    def unwanted(self, filter: bytes) -> None:
-        if not filter.startswith(b"$"):
-            self._interest.unwant(_pattern(filter))
+    def unwanted(self, wish: Wish) -> None:
+        if not wish.local:
+            self._interest.unwant(wish)
 
     def known(self, waiter: Waiter) -> bool:
         if self._shares.pending:
@@ -121,18 +122,3 @@ class Wishes:
             self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
         else:
             self._hub.unsubscribe(remote, filter)
-
-
-def _pattern(filter: bytes) -> Pattern:
-    return tuple(filter.decode().split("/"))
-
-
-def filter_of(pattern: Pattern) -> bytes | None:
-    """Returns a pattern as an MQTT filter; None if it has no such form or would change its meaning."""
-    for number, level in enumerate(pattern):
-        if level == ANY or (level == REST and number + 1 == len(pattern)):
-            continue
-        if any(one in level for one in "/+#\0"):
-            return None
-    filter = "/".join(pattern).encode()
-    return None if not filter or filter.startswith(b"$") or len(filter) > 0xFFFF else filter

@@ -11,7 +11,7 @@ from treecast.agents.rabbitmq.management import BindingFound
 from treecast.agents.rabbitmq.topics import DIRECT, FANOUT, HEADERS, TOPIC, binding_of, pattern_of, topic_of
 from treecast.middleware.broker.pubsub.message import is_name
 from treecast.middleware.broker.pubsub.reference import matches, matches_key
-from treecast.middleware.relay.interest import matches as pattern_matches
+from treecast.middleware.model.wishes import matches as pattern_matches
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"+", b"/", b"$x", b"\xc3\xa9", b"%2F", b"long-word_1"])
 KEYS = st.lists(WORDS, max_size=4).map(b".".join)

@@ -12,6 +12,7 @@ from tests.unit.events.world import STREAM, Client, TestHost, World, until
 from tests.unit.fabric.edges import lose
 
 from treecast.middleware.broker.pubsub import Message
+from treecast.middleware.model.wishes import Wish
 from treecast.middleware.relay.events.ports import EventSettings
 
 
@@ -187,7 +188,7 @@ async def test_a_host_without_the_face_is_left_out(world: World) -> None:
     world.settings = EventSettings(refusals=2, retry=0.01, tick=0.02, open_wait=5.0)
     a, b = await world.start(1, 2)
     (c,) = await world.start(3, share=False)
-    c.interest.want(("t",))  # as for a reader of a Kafka topic
+    c.interest.want(Wish(("t",)))  # as for a reader of a Kafka topic
     c.interest.release()
     client = b.client()
     await client.subscribe("t")

@@ -17,6 +17,7 @@ from treecast.middleware.broker.pubsub import (
 )
 from treecast.middleware.broker.pubsub.reference import matches
 from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.model.wishes import Wish
 
 
 class Recorder(Subscriber):
@@ -86,11 +87,11 @@ class Told:
     def __init__(self) -> None:
         self.told: list[tuple[str, bytes]] = []
 
-    def wanted(self, filter: bytes) -> None:
-        self.told.append(("wanted", filter))
+    def wanted(self, wish: Wish) -> None:
+        self.told.append(("wanted", wish.filter or b""))
 
-    def unwanted(self, filter: bytes) -> None:
-        self.told.append(("unwanted", filter))
+    def unwanted(self, wish: Wish) -> None:
+        self.told.append(("unwanted", wish.filter or b""))
 
     def known(self, waiter: Waiter) -> bool:
         return True
@@ -128,7 +129,7 @@ def test_shared_subscriptions_are_rooted_where_what_is_beyond_the_host_says_so()
     assert found.direct_recorded(b"s").count == 0
     found.use_reach(beyond)
     found.subscribe_shared(b"g", Subscription(one, b"s"))
-    assert (found.filters, beyond.told) == ([], [("grouped", b"s"), ("members", b"s")])
+    assert (found.wishes, beyond.told) == ([], [("grouped", b"s"), ("members", b"s")])
     assert (found.targets(b"s").count, found.direct_recorded(b"s").count) == (1, 0)
     found.root_shared(b"g", b"s")
     assert found.direct_recorded(b"s").count == 1

@@ -16,12 +16,12 @@ from tests.unit.relay.world import CLUSTER, KEY, LOOPBACK, until
 from treecast.middleware.fabric.channel import Channels, Methods
 from treecast.middleware.model.counters import ChannelCounters, RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.wishes import Wish, matches
 from treecast.middleware.relay.interest import (
     INTEREST,
     Interest,
     InterestRequest,
     InterestSettings,
-    matches,
     spelled,
 )
 
@@ -73,16 +73,16 @@ async def hosts(*numbers: int) -> AsyncIterator[list[Host]]:
 
 async def test_what_is_wanted_is_known_everywhere_when_it_is_confirmed() -> None:
     async with hosts(1, 2, 3) as (a, b, c):
-        version = a.interest.want(("sport", "+"))
-        a.interest.want(("news", "#"))
+        version = a.interest.want(Wish(("sport", "+")))
+        a.interest.want(Wish(("news", "#")))
         await a.interest.confirmed(version)
         assert b.knows(a, ("sport", "+"), ("news", "#"))
         assert c.knows(a, ("sport", "+"), ("news", "#"))
         assert b.interest.hosts_for(("sport", "tennis")) == [1]
         assert b.interest.hosts_for(("sport",)) == []
-        a.interest.want(("sport", "+"))
-        a.interest.unwant(("sport", "+"))
-        a.interest.unwant(("news", "#"))
+        a.interest.want(Wish(("sport", "+")))
+        a.interest.unwant(Wish(("sport", "+")))
+        a.interest.unwant(Wish(("news", "#")))
         await a.interest.confirmed(a.interest.version)
         assert b.knows(a, ("sport", "+"))
         assert a.counters.unconfirmed_interest == 0
@@ -91,10 +91,10 @@ async def test_what_is_wanted_is_known_everywhere_when_it_is_confirmed() -> None
 
 async def test_a_host_that_comes_later_is_told_everything() -> None:
     async with hosts(1, 2) as (a, b):
-        await a.interest.confirmed(a.interest.want(("t",)))
+        await a.interest.confirmed(a.interest.want(Wish(("t",))))
         kill(b.channels)
         await until(lambda: not a.channels.is_up(2))
-        await a.interest.confirmed(a.interest.want(("u",)))  # an unreachable host is not waited for
+        await a.interest.confirmed(a.interest.want(Wish(("u",))))  # an unreachable host is not waited for
         assert a.counters.unconfirmed_interest == 0
         again = Host(2, run=2)
         a.channels.set_host(2, await again.channels.start(LOOPBACK))
@@ -104,7 +104,7 @@ async def test_a_host_that_comes_later_is_told_everything() -> None:
 
 async def test_a_host_that_does_not_answer_is_not_waited_for_long() -> None:
     async with hosts(1, 2) as (a, b):
-        await a.interest.confirmed(a.interest.want(("t",)))
+        await a.interest.confirmed(a.interest.want(Wish(("t",))))
         never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def silent(*_: object) -> tuple[int, bytes]:
@@ -112,16 +112,16 @@ async def test_a_host_that_does_not_answer_is_not_waited_for_long() -> None:
             raise AssertionError
 
         b.methods._entries[INTEREST.number].handler = silent
-        await a.interest.confirmed(a.interest.want(("u",)))
+        await a.interest.confirmed(a.interest.want(Wish(("u",))))
         assert a.counters.unconfirmed_interest == 1
         never.cancel()
 
 
 async def test_who_lost_count_is_told_everything() -> None:
     async with hosts(1, 2) as (a, b):
-        await a.interest.confirmed(a.interest.want(("t",)))
+        await a.interest.confirmed(a.interest.want(Wish(("t",))))
         b.interest._neighbours[1].version = 77
-        a.interest.want(("u",))
+        a.interest.want(Wish(("u",)))
         await until(lambda: b.knows(a, ("t",), ("u",)))
 
 
@@ -137,7 +137,7 @@ async def test_bad_interest_is_refused() -> None:
 async def test_the_coordinator_is_told_when_it_is_back() -> None:
     async with hosts(1) as (a,):
         a.away = True
-        a.interest.want(("a/b", "50%"))
+        a.interest.want(Wish(("a/b", "50%")))
         await a.interest.confirmed(a.interest.version)
         await asyncio.sleep(0.05)
         a.away = False
