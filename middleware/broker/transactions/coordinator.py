@@ -1,9 +1,10 @@
 """`TransactionCoordinator`: the transactional ids whose home is this host.
 
-A crash at any point is safe because of this order. An addition is on disk before its answer, so a log never
-holds a record of a transaction that does not name the partition. The decision is on disk before the first
-marker, and the end is on disk after the last marker. At start, every decided transaction is completed again:
-markers and offset decisions are idempotent.
+A crash at any point is safe because of this order (`tests/unit/broker/transactions/test_against_reference.py`
+kills at every step). An addition is on disk before its answer, so a log never holds a record of a transaction
+that does not name the partition. The decision is on disk before the first marker, and the end is on disk
+after the last marker. At start, every decided transaction is completed again: markers and offset decisions
+are idempotent.
 
 Calls on one transactional id run one after another, under its lock.
 """
