@@ -107,7 +107,9 @@ class Connection:
         except Exception:
             self._failed(now)
         if self.state.held or self.session.rests:
+            # Input would only be collected in memory while the session waits.
             self._pause()
+        # Only publishers are paused: consumers must go on, since they are what empties the disk.
         if self._host.alarm and self.session.publishes:
             self.pause_reading()
         self._hold(len(data), now)
@@ -231,10 +233,12 @@ class Connection:
         if self._ended:
             return
         self._ended = True
+        # After an error, the client has a reason to read. EOF lets it read that and see that nothing follows.
         if self.state.failure and transport.can_write_eof():
             transport.write_eof()
         elif not self.output.left:
             transport.close()
+        # A client that neither reads nor closes does not keep the socket.
         self._loop.call_later(_LINGER, transport.abort)
 
     def abort(self) -> None:

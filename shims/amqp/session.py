@@ -82,6 +82,8 @@ class Session:
         partial = self._partial
         if partial is not None:
             partial += data
+            # Input is collected, and nothing is parsed, while a method waits and until the next frame is
+            # complete.
             if self.state.held or self.rests or len(partial) < self.state.wanted:
                 return
             data = bytes(partial)
@@ -90,9 +92,12 @@ class Session:
             self._partial = bytearray(data)
             return
         try:
+            # Everything that was gathered for the chunk is settled also after an error, before its close is
+            # sent.
             used = self._frames(data, now)
         except AmqpError as error:
             self.fail(error, now)
+            # After a violation, frame borders cannot be trusted: the rest of the chunk is thrown away.
             used = len(data)
         finally:
             self.channels.settle_up(now)
@@ -110,10 +115,12 @@ class Session:
         while position < end:
             if state.phase == session_table.CLOSED:
                 return end
+            # A head alone has no end octet; waiting for both lets one check cover the whole frame.
             if end - position < FRAME_OVERHEAD:
                 state.wanted = FRAME_OVERHEAD
                 return position
             size: int = read_i32_be(data, position + 3)
+            # Before the frame is complete: it would be collected in memory up to its announced size.
             if size < 0 or size > state.frame_max - FRAME_OVERHEAD:
                 largest = state.frame_max - FRAME_OVERHEAD
                 detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes exceeds the limit of {largest}"
@@ -122,14 +129,18 @@ class Session:
             if stop > end:
                 state.wanted = stop - position
                 return position
+            # The end octet is the only sign that client and broker agree where frames end.
             if data[stop - 1] != END:
                 raise AmqpError(codec.FRAME_ERROR, f"the frame ends with {data[stop - 1]}, and not with 206")
             position = self._one(data, position, stop, end, now)
             if state.held:
+                # The frames behind a method that waits for another host or a password are processed after it.
                 state.wanted = 0
                 return position
             if self._costly:
                 self._costly = False
+                # The clock is read only after costly frames: for cheap ones, reading it would cost more than
+                # they do.
                 if position < end and self.host.work.spent_since(began):
                     self.rest()
                     return position
@@ -143,6 +154,7 @@ class Session:
             kind = data[position]
             if kind == codec.METHOD and stop - position > FRAME_OVERHEAD + 4:
                 method = read_i32_be(data, position + FRAME_HEAD)
+                # Amid a content, even a method is an error, which the slow path below names.
                 if method == codec.PUBLISH and not channel.content.amid:
                     return self._publish(channel, data, position, stop, end, now)
                 if method == codec.ACK and stop - position == _ACK_FRAME and not channel.content.amid:
@@ -167,11 +179,14 @@ class Session:
         scan = self._scan
         scan.frame_max = self.state.frame_max
         scan.look(data, position, end, stop, publishing.looks_at_headers(exchange))
+        # A scan that finds nothing has met a publish whose content is not complete in this chunk.
         counting.publishes += scan.count or 1
         if scan.count == 0:
             channel.content.begin(payload)
             return stop
         stop = scan.stop
+        # Runs consist of messages with equal headers, read once. Only a single message can have a table to
+        # itself.
         self._costly = scan.count == 1 and stop - position >= _COSTLY
         try:
             publishing.may_publish(exchange, flags)
@@ -202,6 +217,8 @@ class Session:
             head = data[position : position + 11]
             while (
                 stop + _ACK_FRAME <= end
+                # Eleven bytes: type, channel, size, class and method are the same for each acknowledgement of
+                # the row.
                 and data[stop : stop + 11] == head
                 and read_i64_be(data, stop + 11) == tag + count
                 and data[stop + 19] == 0
@@ -222,6 +239,7 @@ class Session:
     # --- frame by frame
 
     def _frame(self, kind: int, number: int, payload: bytes, now: float) -> None:
+        # After its connection.close was sent, only the answer to it matters; frames may still be under way.
         if self.state.phase == session_table.CLOSING and (kind != codec.METHOD or number):
             return
         if kind == codec.HEARTBEAT:
@@ -240,6 +258,7 @@ class Session:
         if channel is not None and channel.amid_content:
             raise channel.content.unexpected()
         if payload[:4] == codec.ACCESS_REQUEST.to_bytes(4, "big") and channel is not None:
+            # A method of AMQP 0-8 that old clients still send. pamqp does not know it.
             answer = codec.ACCESS_REQUEST_OK.to_bytes(4, "big") + b"\x00\x01"
             self.output.writer().write(frame(codec.METHOD, number, answer))
             return
@@ -259,6 +278,7 @@ class Session:
         """Leaves the remaining frames to a later pass of the loop."""
         self.rests = True
         self.state.wanted = 0
+        # Other connections are served first: the budget is that of a pass of the loop, over all of them.
         self.host.work.later(self._rested)
 
     def _rested(self) -> None:
@@ -285,6 +305,8 @@ class Session:
         state.held = False
         state.answer = found
         resumed = self._run_again(now)
+        # Its channel may have been closed meanwhile. Undoing comes first: input behind it may ask the same
+        # home.
         left = state.take_answer()
         if left is not None:
             left.abandon()
@@ -322,6 +344,8 @@ class Session:
         state = self.state
         if not session_table.TUNING <= state.phase <= session_table.OPEN:
             return
+        # Both: a user may have been deleted and created under the same name since, and this login was of the
+        # old one.
         if state.user in deleted or not self.host.access.knows(state.user):
             self.close(now, f"user '{state.user}' is deleted")
             return
@@ -331,11 +355,13 @@ class Session:
     def fail(self, error: AmqpError, now: float) -> None:
         """Closes the connection with the reason."""
         state = self.state
+        # A second error after the close must not replace the reason that the client has been given.
         if state.phase in (session_table.CLOSING, session_table.CLOSED):
             return
         state.failure = error.text
         _log.info("connection closed", connection=state.shown_name, reason=error.text)
         self.channels.release_all(now)
+        # Released first: other consumers may have the messages while the client still reads its close.
         state.send_close(error)
 
     def close(

@@ -76,10 +76,12 @@ class Channels:
             self._open(number, channel)
         elif channel is None:
             if method.index != _CLOSE_OK:
+                # A close-ok without a channel is harmless: both sides may have closed it at the same time.
                 raise AmqpError(codec.CHANNEL_ERROR, "expected 'channel.open'", method.index)
         elif method.index == _CLOSE:
             self._release(channel, now)
             self._connection.output.send(number, commands.Channel.CloseOk())
+        # The client may have sent much before it reads that its channel is closed. All of it is ignored.
         elif channel.state == session_table.ENDING:
             if method.index == _CLOSE_OK:
                 del self.by_number[number]
@@ -95,12 +97,15 @@ class Channels:
         if connection.unpumped and method.index not in session_table.SETTLES:
             connection.pump(now)  # the method sees the queues as the settlements before it have left them
         joined = connection.host.queues.joined
+        # A method that changes definitions is answered only when the other hosts of the view have them, too.
         before = joined.definitions.version if joined is not None else 0
         if method.index in session_table.PROMISES:
             connection.output.depends = True
         part, name = action
         try:
             getattr(getattr(channel, part), name)(method, now)
+        # The method has asked another host. It is run again as a whole with the answer, so it must not have
+        # acted yet.
         except Suspended:
             connection.held = True
             self._suspended = channel, method
@@ -113,8 +118,10 @@ class Channels:
         """Runs the method that waited. Returns False if its channel or connection was closed meanwhile."""
         suspended, self._suspended = self._suspended, None
         if suspended is None or self._connection.phase == session_table.CLOSED:
+            # Opened again before its close-ok: ignored, as everything on a channel that is ending.
             return False
         channel, method = suspended
+        # A channel of the same number may have been opened since: the answer is not for that one.
         if self.by_number.get(channel.number) is not channel or channel.state != session_table.RUNNING:
             return False
         self._act(channel, method, now)
@@ -139,6 +146,7 @@ class Channels:
 
     def _release(self, channel: Channel, now: float) -> None:
         """Releases a channel, after writing its pending confirms."""
+        # Confirms of messages that were taken are owed, also by a channel that ends with an error.
         confirms = self._connection.unconfirmed.pop(channel.number, None)
         if confirms is not None:
             confirms.write()
@@ -150,6 +158,7 @@ class Channels:
     def release_all(self, now: float) -> None:
         """Releases the channels and exclusive queues of the connection."""
         connection = self._connection
+        # Nothing may be delivered to this client any more while its channels give back what they hold.
         connection.output.writable = False
         running = [one for one in self.by_number.values() if one.state == session_table.RUNNING]
         for channel in running:  # first: no channel is to get what another one returns
@@ -166,6 +175,7 @@ class Channels:
         if not found.ends_channel:
             raise found
         self._release(channel, now)
+        # Its number stays taken until the close-ok: what still comes on it belongs to the closed channel.
         channel.state = session_table.ENDING
         self.by_number[channel.number] = channel
         class_id, method_id = found.method >> 16, found.method & 0xFFFF

@@ -62,6 +62,8 @@ class ChannelConsumer(Consumer):
     @property
     def room(self) -> int:
         if not self._output.writable:
+            # A client that does not read gets nothing more: messages stay in their queues for other
+            # consumers.
             return 0
         return self.prefetch - self.unsettled if self.prefetch else _ANY
 
@@ -87,6 +89,7 @@ class ChannelConsumer(Consumer):
 def shown_data(part: Part, run: Run) -> bytes:
     """Returns the messages of a part with the properties that the server adds."""
     data = part.data()
+    # Most messages need no added properties, and their bytes are sent as they were received.
     if not run.deaths and not part.deliveries:
         return data
     return b"".join(
@@ -142,6 +145,7 @@ class Consuming:
             self.context.permit(needs.to_read(known))
             queue = self.context.readable(known)
         start = self._start(queue, method)
+        # Checks of this host come before the call: the home keeps a consumer that it has accepted.
         number = self._at_home(queue, method, tag, start)
         consumer = ChannelConsumer(
             self,
@@ -164,6 +168,7 @@ class Consuming:
         if method.no_ack:
             raise unsupported("automatic acknowledgement", "stream", queue, self._vhost.name)
         if not self.prefetch:
+            # Without a window, a stream would be sent from its start to its end as fast as the client reads.
             which = f"queue '{text(queue.name)}' in vhost '{self._vhost.name}'"
             detail = f"consumer prefetch count is not set for stream {which}"
             raise AmqpError(codec.PRECONDITION_FAILED, detail)
@@ -191,6 +196,8 @@ class Consuming:
         """Sends consume-ok before the first message. Sends nothing if the queue refuses."""
         self.consumers[tag] = consumer
         out = self.context.output.writer()
+        # The consume-ok is written before the queue is asked, since that may deliver at once; a refusal takes
+        # it back.
         before = len(out)
         if not nowait:
             self.context.send(_Basic.ConsumeOk(tag.decode()))
@@ -223,6 +230,7 @@ class Consuming:
         if consumer is None:
             return
         self._vhost.cancel(consumer.queue, consumer, now, ends=ends)
+        # Replies are for this channel only: without their consumer, nobody could ever get them.
         if consumer.queue.name == self.reply:
             self.reply = b""
             self._vhost.drop_reply_queue(consumer.queue)
@@ -244,6 +252,7 @@ class Consuming:
     def pump(self, now: float) -> None:
         """Resumes deliveries after the client reads again."""
         for consumer in list(self.consumers.values()):
+            # A copy: delivering may delete a queue, which removes its consumers.
             consumer.queue.pump(now)
             self._vhost.touched(consumer.queue, now)
 
@@ -260,6 +269,8 @@ class Consuming:
         else:
             part = queue.get(now, method.no_ack)
             self._vhost.touched(queue, now)
+            # Messages that had expired are dead letters now, and the next time limit of the queue may be
+            # another.
             left = queue.ready
         if part is None:
             self.context.send(_Basic.GetEmpty())

@@ -56,6 +56,7 @@ class Opening:
         """
         begin = data[: len(codec.PROTOCOL_HEADER)]
         if codec.PROTOCOL_HEADER.startswith(begin):
+            # The beginning fits so far: the rest decides.
             if len(begin) < len(codec.PROTOCOL_HEADER):
                 self._state.wanted = len(codec.PROTOCOL_HEADER)
                 return 0
@@ -67,6 +68,7 @@ class Opening:
         else:
             self._state.failure = f"the client speaks another protocol: {begin!r}"
         self._state.output.writer().write(codec.PROTOCOL_HEADER)
+        # The specification asks for this answer: the client learns which version is served.
         self._state.end()
         return len(data)
 
@@ -114,11 +116,15 @@ class Opening:
         properties = method.client_properties or {}
         capabilities = properties.get("capabilities")
         self._state.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        # Names are for people only: they identify nobody, and two clients may have the same.
         self._state.name = str(properties.get("connection_name", ""))
+        # Messages of one lane go to one partition of a topic. A named client keeps its lane when it
+        # reconnects.
         self._state.lane = self._state.name or f"#{self._state.number}"
         self._state.properties = properties
         self._state.raises_prefetch = properties.get("product") in _RAISE_PREFETCH
         self._state.mechanism = mechanism = method.mechanism
+        # The client may only choose what was offered: EXTERNAL not without a certificate.
         if mechanism not in self._mechanisms().split():
             detail = f"unknown authentication mechanism '{mechanism}'"
             raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
@@ -134,6 +140,7 @@ class Opening:
             return
         self._asks = given[0]
         self._state.held = True
+        # The check takes a while on a thread, and what the client sends meanwhile waits.
         self._host.log_ins.check(self._state.address, given[0], given[1], secret, self._state.output.edge)
 
     def checked(self, outcome: Outcome) -> None:
@@ -141,6 +148,7 @@ class Opening:
         user, self._asks = self._asks, ""
         self._state.held = False
         if self._state.phase != session_table.STARTING:
+            # The client has gone, or its connection was closed, while the password was checked.
             return
         if outcome is Outcome.BUSY:
             self._refuse_login("too many log-ins wait: try again")
@@ -191,6 +199,7 @@ class Opening:
         self.joined = True
         self._host.applications.joined("amqp", self._state.shown_name, self._state.ends[0][0])
         if self._host.alarm:
+            # An alarm that began before this connection is made known to it here, others when they begin.
             self.block(self._host.alarm)
 
     def _renew(self, method: commands.Connection.UpdateSecret) -> None:

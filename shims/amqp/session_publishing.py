@@ -53,6 +53,8 @@ class Publishing:
         """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
         if flags & _IMMEDIATE:
             raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
+        # Looked up once per exchange, until rights change: `permitted` forgets all with a new version of
+        # them.
         if not self._context.permitted(WRITE, exchange):
             self._context.permit(needs.to_publish(self._vhost, exchange, ()))
         self._vhost.may_publish(exchange)
@@ -64,6 +66,7 @@ class Publishing:
             self._context.permit(topics)
         mandatory = flags & _MANDATORY != 0
         if self._transaction.open:
+            # Rights were checked when it was published. Whether it can be routed is decided at the commit.
             self._transaction.publishes.append((run, mandatory))
             return
         refused = self.hand_over(run, mandatory, now)
@@ -84,10 +87,13 @@ class Publishing:
             routed, refused = self._vhost.publish(run, now)
         except TreecastError as error:
             if error.fault is not Fault.STORAGE:
+                # A full or failing disk refuses these messages, as a full queue does; the channel goes on.
                 raise
             return list(range(run.count))
         if run.persistent and (run.place or run.exchange in self._vhost.outlets):
             self._output.depends = True
+        # Messages went to another host or a log in this turn: nothing may be confirmed before they are
+        # placed.
         if self._vhost.departed:
             self._vhost.departed = False
             self._output.depends = True
@@ -145,6 +151,7 @@ class Content:
         size = int.from_bytes(payload[4:12], "big")
         most = self._context.host.settings.max_message_bytes
         if size > most:
+            # Only the channel ends; its state is reset because the body frames of this message may follow.
             self._awaits = _NO_METHOD
             detail = f"message size {size} is larger than configured max size {most}"
             raise AmqpError(codec.PRECONDITION_FAILED, detail, codec.PUBLISH)
@@ -153,6 +160,7 @@ class Content:
         self._pieces = []
         self._awaits = _NO_BODY
         if size == 0:
+            # An empty message has no body frame, so it is whole with its header.
             self._whole(now)
 
     def take_body(self, payload: bytes, now: float) -> None:
@@ -163,6 +171,7 @@ class Content:
                 codec.FRAME_ERROR, "content body frame exceeds remaining content size", codec.PUBLISH
             )
         self._pieces.append(payload)
+        # Counted for the memory limit: the announced size allocates nothing, only what has come does.
         self._connection.collected += len(payload)
         self._left -= len(payload)
         if self._left == 0:
@@ -186,9 +195,13 @@ class Content:
     def _whole(self, now: float) -> None:
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._connection.collected -= len(body)
+        # Reset before publishing: a refusal raises from there, and the channel must not await more of this
+        # message.
         self._awaits = _NO_METHOD
         self._pieces = []
         self._publishing.may_publish(self._to, self._flags)
+        # Only now, when the message is whole: RabbitMQ also closes the channel after the content, not amid
+        # it.
         run = single(self._to, self._to_key, self._properties, body, self._sender(), self._consuming.reply)
         self._publishing.publish(run, self._flags, now)
 
@@ -219,9 +232,12 @@ class Transactions:
         """Commits the publishes, then the settlements. Raises PRECONDITION_FAILED if a queue refused any."""
         self._need_tx()
         transaction = self._transaction
+        # Taken out first: an error in the middle must not leave a transaction that a second commit would
+        # publish again.
         publishes, transaction.publishes = transaction.publishes, []
         settling, transaction.settling = transaction.settling, []
         refused = [self._publishing.hand_over(run, mandatory, now) for run, mandatory in publishes]
+        # After the publishes: if one of them raises, nothing is settled.
         for how, given in settling:
             self._settling.settle(given, how, now)
         if any(refused):

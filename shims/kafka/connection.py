@@ -60,6 +60,7 @@ class FaceTurn:
         """Lets the connection serve its large request after this turn."""
         self._large.append(connection)
         if len(self._large) == 1:
+            # Not `_serve_one` itself: the callbacks of this pass may be of sockets that have small requests.
             self._loop.call_soon(self._large_soon)
 
     def _large_soon(self) -> None:
@@ -68,6 +69,8 @@ class FaceTurn:
 
     def _serve_one(self) -> None:
         self.begin()
+        # Scheduled before this one is served: serving may add a connection, which schedules itself if it is
+        # the first.
         connection = self._large.popleft()
         if self._large:
             self._large_soon()
@@ -166,7 +169,10 @@ class Connection:
         now = self._time()
         if self._bounded and not self.log_in.waits:
             self._bounded = False
+            # The client has logged in since the last chunk: from now on the limit of the face applies.
             session.bound(0)
+        # Frames in `requests` lie in the scratch buffer until `recycle` below: those that wait are copied by
+        # `_keep`.
         requests = session.received(nbytes, now)
         more = len(requests)
         cost = nbytes + more * _REQUEST_BYTES
@@ -176,13 +182,17 @@ class Connection:
         if more and self._who is None and not self.log_in.waits:
             if self.visitor is not None:
                 self.visitor.known()
+            # A client is known from its first request after the log-in: before, anybody could take any name.
             self._who = client_id_of(requests[0].frame)
             self._face.applications.joined("kafka", self._who, self.client_host[1:])
+        # One request alone is answered at once by `_settle`; several share one write at the end of the chunk.
         if more > 1:
             self._receiving = True
         for request in requests:
             more -= 1
             if self._blocked:
+                # Order of requests is kept: behind one that waits, all wait, also those that could be served
+                # at once.
                 self._keep(request)
             elif len(request.frame) >= _LARGE_BYTES:
                 self._keep(request)
@@ -193,6 +203,8 @@ class Connection:
         if self._receiving:
             self._dispatcher.end_of_chunk()
             self._receiving = False
+        # Everything that must outlive this call has its own memory by now: kept requests, and appended
+        # batches.
         session.recycle()
         self._hold(nbytes, now)
         self._settle()
@@ -218,6 +230,7 @@ class Connection:
         self._waits = False
         self._settle()
 
+    # False closes the transport: a Kafka client that has ended its side reads no more answers.
     def eof_received(self) -> bool:
         return False
 
@@ -247,6 +260,8 @@ class Connection:
         self._abandon()
         self._let_go()
         if self._sender is not None:
+            # Its duplicate of the socket would keep the connection open after the transport has closed the
+            # original.
             self._sender.close()
             self._sender = None  # it refers to this connection
         self._session.forget()
@@ -266,6 +281,8 @@ class Connection:
             answer = self._dispatcher.answer(self, request.frame, more)
         except Refused as refused:
             self._dispatcher.end_of_chunk()
+            # Requests before the refused one are served: their client may have sent them long before its
+            # mistake.
             if refused.late:
                 self._refuse_later(str(refused))
             else:
@@ -278,6 +295,8 @@ class Connection:
             return
         if isinstance(answer, Pending):
             self._pending[answer] = request
+            # A fetch that waits blocks the requests behind it; produces may overlap, as the replies stay in
+            # order anyway.
             self._muted = self._muted or not answer.pipelined
             answer.deliver = self._deliver
         else:
@@ -294,6 +313,7 @@ class Connection:
     def _deliver(self, pending: Pending, buffers: list[Chunk] | None) -> None:
         request = self._pending.pop(pending)
         if buffers is None:
+            # Without an answer to this request, the answers behind it would be taken for it.
             self._fail("internal error")
             self._settle()
             return
@@ -306,6 +326,7 @@ class Connection:
 
     def _serve_waiting(self) -> None:
         waiting = self._waiting
+        # Checked before each request: serving one may block, congest or close the connection.
         while waiting and not (self._muted or self._congested or self._closing):
             request = waiting.popleft()
             self._waiting_bytes -= len(request.frame)
@@ -341,6 +362,8 @@ class Connection:
             size += len(chunk)
         self._counters.bytes_out += size
         sender.send(data, size)
+        # A queue in the sender is congestion that the transport does not know of, so it never calls
+        # `pause_writing`.
         self._congested = self._congested or sender.waiting
 
     def _settle(self) -> None:
@@ -352,6 +375,8 @@ class Connection:
         if self._closing:
             self._close_when_answered()
             return
+        # A connection with requests that wait is not read: what its client sends stays in the kernel and
+        # slows it.
         wanted = session.wants_data and not (self._waiting or self._congested or self._waits or self._short)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
@@ -388,6 +413,7 @@ class Connection:
             one.abandon()
 
     def _close_when_answered(self) -> None:
+        # With answers pending, their delivery comes back here and closes.
         if self._pending or self._transport is None or self._transport.is_closing():
             return
         if self._sender is None or not self._sender.waiting:
@@ -400,6 +426,7 @@ class Connection:
         with requests open.
         """
         if self._congested:
+            # A request that is open is no sign of life here: its answer could not be sent.
             return now >= self._session.last_activity + max_idle
         deadline = self._session.next_deadline(max_idle)
         return deadline is not None and now >= deadline
@@ -413,6 +440,7 @@ class Connection:
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
+        # Fetches answer with what they have; a copy of the keys, because each answer removes its own.
         for pending in list(self._pending):
             pending.hurry()
         self._flush()

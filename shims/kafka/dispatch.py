@@ -104,6 +104,7 @@ class KnownLeaders:
         if known is not None:
             if known.here:
                 return known
+            # The topic was deleted or its leader has moved: the cluster knows where it is now, if anywhere.
             del self._known[place]
         found = self._cluster.partition(topic, index)
         if len(self._known) >= self._enough:
@@ -116,6 +117,7 @@ class KnownLeaders:
         for place, known in list(self._known.items()):
             if not known.here:
                 del self._known[place]
+        # More partitions in use than are remembered: starting over is cheaper than an order of their use.
         if len(self._known) >= _MOST_LEADERS:
             self._known.clear()
         self._enough = min(max(2 * len(self._known), _FEW_LEADERS), _MOST_LEADERS)
@@ -178,6 +180,7 @@ class Dispatcher:
         api = _APIS.get(key)
         if api is None:
             raise Refused(f"unknown API key {key}", late=True)
+        # Counted before the refusals below, so that metrics show those requests too.
         self._requests[api.name] = self._requests.get(api.name, 0) + 1
         if not api.first <= version <= api.last:
             return self._unsupported(v.APIS[key], header, frame)
@@ -187,6 +190,8 @@ class Dispatcher:
             raise Refused(f"{api.name} before the log-in: clients have to use SASL here", late=True)
         if key == v.PRODUCE:
             leaders: Leaders = log_in.writable(self._leaders) if closed else self._leaders
+            # A lone produce takes the short way. Behind others of its chunk it must join them, to stay in
+            # their order.
             if more or not self._run.empty:
                 self._run_leaders = leaders
                 return self._run.add(leaders, header, frame)
@@ -202,11 +207,14 @@ class Dispatcher:
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         if len(frame) >= _APART_BYTES and key not in _FEW_FIELDS:
+            # A copy, because the thread reads it after `frame` has become invalid.
             return self._handle_apart(peer, header, bytes(frame[header.body :]))
         return self._handle(peer, header, frame)
 
     def _unsupported(self, api: v.Api, header: RequestHeader, frame: memoryview) -> list[Chunk]:
         version = header.api_version
+        # Newer clients ask with their newest version, and expect an answer in version 0 that names the known
+        # ones.
         if api.key == v.API_VERSIONS:
             return refuse_unknown_version(header.correlation_id)
         if api.key == v.PRODUCE and 0 <= version < api.first:
@@ -224,6 +232,7 @@ class Dispatcher:
                 check_whole(context.log_in.granted, header.api_key, request)
             outcome = handler.run(context, request)
             if isinstance(outcome, Coroutine):
+                # Run up to its first wait: most handlers never wait, and then no task is made for them.
                 outcome = start(outcome, self._loop)
             if isinstance(outcome, asyncio.Task):
                 return self._later(handler, header, request, outcome)
@@ -270,6 +279,8 @@ class Dispatcher:
     def _pending_apart(self, answer: Coroutine[Any, Any, list[Chunk] | None]) -> Pending:
         pending = _PendingApart()
         task = self._loop.create_task(answer)
+        # The loop keeps only weak references to tasks; without this set, one could be collected while it
+        # waits.
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
         task.add_done_callback(pending.task_done)
@@ -327,6 +338,7 @@ class Dispatcher:
     ) -> list[Chunk]:
         """Returns the answer of a handler that had to wait."""
         if task.cancelled():
+            # A group member looks for its coordinator and tries there.
             return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
         error = task.exception()
         if error is not None:
@@ -381,5 +393,6 @@ class _PendingTask(Pending):
         self.finish(buffers)
 
     def hurry(self) -> None:
+        # Only these wait for other members, who may never come. All other handlers end by themselves.
         if self._header.api_key in (v.JOIN_GROUP, v.SYNC_GROUP):
             self.finish(self._dispatcher.refuse_closing(self._handler, self._header, self._request))

@@ -46,6 +46,7 @@ class Sender:
     def send(self, chunks: list[Chunk], size: int) -> None:
         """Takes over `chunks`, of `size` bytes in total, and sends what can be sent now."""
         if self._queue:
+            # Behind queued chunks everything is queued: a direct write would overtake them.
             self._queue.extend(chunks)
         elif size <= JOIN_BYTES:
             first = chunks[0]
@@ -72,6 +73,8 @@ class Sender:
                 try:
                     sent = os.write(self._own, data)
                 except OSError:
+                    # The transport meets the same error when it writes, and closes the connection as for any
+                    # other.
                     sent = 0
                 if sent == len(data):
                     return
@@ -94,6 +97,7 @@ class Sender:
         else:
             return False
         if self._transport.get_write_buffer_size():
+            # Bytes sent past the transport would overtake those that it still holds.
             return False
         return self._socket is not None or self._duplicate()
 
@@ -102,6 +106,7 @@ class Sender:
         number = own.fileno() if own is not None else _NO_SOCKET
         if number == _NO_SOCKET:
             return False
+        # A duplicate, since loops refuse a writer callback on a descriptor that one of their transports owns.
         self._number = os.dup(number)
         self._socket = socket.socket(fileno=self._number)
         self._socket.setblocking(False)
@@ -155,6 +160,8 @@ class Sender:
             left = chunk.size - skip
             sent = os.sendfile(self._number, chunk.descriptor, chunk.offset + skip, left)
             if sent == 0:
+                # The answer's size has been sent already, so the client would take the next answer for the
+                # rest of this one.
                 raise OSError("a log file ended early")
         else:
             left = len(chunk) - skip
@@ -173,6 +180,7 @@ def _no_socket(data: Buffer, flags: int) -> int:
 def _plain_socket(transport: asyncio.Transport) -> int:
     """Returns the transport's descriptor if its bytes go out unchanged (no TLS), else _NO_SOCKET."""
     own = transport.get_extra_info("socket")
+    # Under TLS, the transport encrypts: bytes written to its socket directly would break the stream.
     if own is None or transport.get_extra_info("sslcontext") is not None:
         return _NO_SOCKET
     number: int = own.fileno()

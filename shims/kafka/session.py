@@ -62,6 +62,8 @@ class FramePool:
 
         It may be shorter or longer than the frame.
         """
+        # A pooled buffer must be larger than the bytes that have come: one that they fill exactly could take
+        # no more.
         if size > POOLED_FROM and self._free and len(self._free[-1]) > have:
             return self._free.pop()
         return bytearray(min(size, max(GROWTH * have, SMALLEST_BUFFER)))
@@ -87,6 +89,7 @@ class Request:
         """Makes `frame` valid beyond `recycle()`."""
         self.kept = True
         if self._buffer is None:
+            # A frame in the scratch buffer is copied: the next chunk of any connection overwrites it.
             self.frame = memoryview(bytearray(self.frame))
 
     def release(self, pool: FramePool) -> None:
@@ -147,6 +150,8 @@ class Session:
         self._max_request_bytes = self._allowed_bytes = max_request_bytes
         self._max_in_flight = max_in_flight
         self._first = True  # no frame has been seen yet
+        # A partial size is kept apart from the scratch buffer, which other connections use before the rest
+        # comes.
         self._head = bytearray()  # up to three bytes of a frame's size
         self._frame: Memory | None = None  # the frame that has arrived in part
         self._have = 0
@@ -195,12 +200,17 @@ class Session:
             head = len(self._head)
             if head == 0:
                 return scratch[: self._room]
+            # The bytes kept of a size go in front of the new ones, so that `_cut` reads one piece of memory.
             scratch[:head] = self._head
             return scratch[head : self._room]
+        # The buffer grows only when more is about to be read, not when it gets full: the frame may be
+        # complete.
         if isinstance(frame, bytearray) and self._have == len(frame):
             frame = self._grow(frame)
         if isinstance(frame, bytearray):
             return memoryview(frame)[self._have : self._size]
+        # A mapped buffer is filled in steps: the kernel provides only the pages of the step, and `memory`
+        # counts them.
         return memoryview(frame)[self._have : min(self._have + MAPPED_READ, self._size)]
 
     def _outgrown(self, frame: bytearray) -> bool:
@@ -221,6 +231,7 @@ class Session:
     def received(self, size: int, now: float) -> list[Request]:
         """Takes `size` bytes that arrived in `receive_buffer()`. Returns the requests that are complete."""
         self.last_activity = now
+        # A connection that has failed ignores what its client had under way.
         if self.failure:
             return []
         if self._frame is None:
@@ -229,6 +240,7 @@ class Session:
                 self._head.clear()
             return self._cut(self._pool.scratch, head + size)
         self._have += size
+        # Once complete, the frame is alone: the buffer ends with it, so no further request can be behind it.
         if self._have < self._size:
             return []
         buffer = self._frame
@@ -268,6 +280,8 @@ class Session:
         while end - position >= _PREFIX:
             size: int = _SIZE.unpack_from(data, position)[0]
             if self._first:
+                # The first four bytes tell another protocol apart. Read as a size, they give a far less
+                # useful error.
                 self._look_at_first(bytes(data[position : position + _PREFIX]))
             if not self._acceptable(size):
                 return requests
@@ -277,9 +291,11 @@ class Session:
                 return requests
             requests.append(self._request(data[position : position + size], None))
             position += size
+        # Fewer than four bytes: not even the size of the next request is known.
         if position < end:
             self._head += data[position:end]
         if requests:
+            # Only requests that are complete say how large this client's requests are.
             self._room = max(SHARE * position // len(requests), LEAST_SCRATCH)
         return requests
 
@@ -333,10 +349,12 @@ class Session:
         """Removes and returns what may be sent: the answers up to the first request that has none yet."""
         out: list[Chunk] = []
         order = self._order
+        # Clients match answers to requests by order, so one that is ready waits for those before it.
         while order and order[0].done:
             out += order.popleft().buffers
         return out
 
     def next_deadline(self, max_idle: float) -> float | None:
         """Returns when `max_idle` seconds without activity will have passed, or None if a request is open."""
+        # A fetch may wait longer than `max_idle`, and its client is silent meanwhile for good reason.
         return None if self._order else self.last_activity + max_idle

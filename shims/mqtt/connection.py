@@ -101,8 +101,10 @@ class Connection:
         self._hub.wall = time.time()
         if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
+            # Other connections are read in between: the ration is what one may take of a pass of the loop.
             self._loop.call_soon(self._read_on)
         if self._fresh:
+            # Only the first bytes can open a web socket. Later, the same bytes may be any payload.
             self._fresh = False
             if data.startswith(_HTTP):
                 self._web = self._face.web_socket(self)
@@ -113,11 +115,14 @@ class Connection:
             for part in web.receive(data):
                 self._take(part)
             self.output.mark()
+            # Answers of the web socket itself (pong, close) are written at the end of the turn, even if no
+            # packet came.
             if web.closed and not self.output.closing:
                 self.output.failure = web.refusal
                 self.session.lost(self._loop.time())
         if self.output.phase == session_table.CHECKING:
             self._pause()
+        # Counted last: what is still unfinished is known only after the packets were taken.
         self._hold(len(data))
 
     def checked(self, outcome: Outcome) -> None:
@@ -165,6 +170,7 @@ class Connection:
         self.session.lost(self._loop.time())
         self.output.mark()
 
+    # False closes the transport: a client that ends its side without DISCONNECT has its will published.
     def eof_received(self) -> bool:
         return False
 
@@ -198,6 +204,7 @@ class Connection:
 
     def _read_on(self) -> None:
         checking = self.output.phase == session_table.CHECKING
+        # Each reason to wait is kept by itself: when one ends, another may still hold.
         waits = self._held or self._short or self.session.suspended or checking
         if not waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -245,6 +252,7 @@ class Connection:
                 transport.write(chunk)
         if self._ended:
             return
+        # A second call would start a second timer; the web socket's close frame is sent once in any case.
         self._ended = True
         if self.output.failure and transport.can_write_eof():
             transport.write_eof()

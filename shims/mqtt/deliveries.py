@@ -105,10 +105,12 @@ class Part(Delivery):
     def cut(self, most: int, room: int) -> Part:
         """Splits off its first messages: at most `most`, and none that begins beyond `room` bytes."""
         run = self.run
+        # All of it fits: no need to walk over the messages to find where to cut.
         if most >= self.left and self.end - self.begin <= room:
             count, end, size = self.left, self.end, self.bytes_left
         else:
             count, end, lengths = skip(run.data, self.begin, most, room)
+            # Limits of a queue count topics and payloads only, not the other bytes of a packet.
             size = lengths - run.overhead * count
         found = Part(run, self.begin, end, count, size)
         self.begin = end
@@ -120,12 +122,15 @@ class Part(Delivery):
         """Whether it directly follows `before`, both in the run and in packet ids."""
         return (
             before.run is self.run
+            # The same run alone is not enough: messages between the two may have been dropped or sent
+            # otherwise.
             and before.end == self.begin
             and before.packet_id + before.left == self.packet_id
         )
 
     def singles(self) -> list[Delivery]:
         """Returns each unsettled message as a single delivery."""
+        # Settled messages are still in the bytes of the part: only its counts have moved past them.
         begin = skip(self.run.data, self.begin, self.settled, _ANY)[1]
         found: list[Delivery] = []
         packet_id = self.packet_id
@@ -168,6 +173,7 @@ class DeliveryQueue:
         """Removes and returns the first delivery, or the first message if that is a part."""
         first = self._waiting[0]
         if isinstance(first, Part) and first.left > 1:
+            # No room is asked for: a message that begins within it is taken, and the first one always is.
             taken: Delivery = first.cut(1, 0)
         else:
             taken = self._waiting.popleft()
@@ -250,6 +256,8 @@ class InFlight:
         packet_id = self._last_id
         while True:
             packet_id = packet_id + 1 if packet_id < _IDS else 1
+            # Ids have come round to those that an old part still uses: only single deliveries can be skipped
+            # one by one.
             if self._oldest_has(packet_id):
                 self.spread()
             if packet_id not in self._sent:
@@ -261,10 +269,13 @@ class InFlight:
 
     def row(self, first: int, most: int) -> int:
         """Counts the consecutive free ids from `first` on, at most `most`. `first` itself must be free."""
+        # A row does not wrap: a part's ids are consecutive numbers.
         most = min(most, _IDS + 1 - first)
         oldest = self._oldest
         if oldest is not None and oldest.packet_id > first:
             most = min(most, oldest.packet_id - first)
+        # There are single deliveries, so each id is looked up. With parts alone, the oldest one is the only
+        # bound.
         if len(self._sent) > len(self._parts):
             for packet_id in range(first + 1, first + most):
                 if packet_id in self._sent:
@@ -291,6 +302,7 @@ class InFlight:
         self.count += part.left
         if self._oldest is None:
             self._oldest = part
+        # Merged: a client that reads in small pieces would otherwise get a part for each of them.
         elif part.continues(self._parts[-1]):
             last = self._parts[-1]
             last.end = part.end
@@ -304,6 +316,7 @@ class InFlight:
     def restore(self, delivery: Delivery) -> None:
         """Adds a delivery restored from the journal."""
         self.put(delivery)
+        # The highest id, not the last restored one: the next id must be free of all that were restored.
         self._last_id = max(self._last_id, delivery.packet_id)
 
     # --- settling
@@ -314,6 +327,7 @@ class InFlight:
         Returns the number of PUBACKs used.
         """
         count = 0
+        # PUBACKs of several parts may arrive together; settling one part makes the next the oldest.
         while (part := self._oldest) is not None:
             found = rising_acks(data, position + 4 * count, end, part.packet_id, part.left)
             if found == 0:
@@ -334,6 +348,7 @@ class InFlight:
 
     def find(self, packet_id: int) -> Delivery | None:
         """Returns the message sent under `packet_id`. If it may be in a part, splits all parts first."""
+        # Also an id that nobody has: whether a part covers it is known only once the parts are split.
         if self._oldest is not None and packet_id not in self._sent:
             self.spread()
         return self._sent.get(packet_id)

@@ -98,6 +98,8 @@ class Session:
         """
         partial = self._partial
         if partial is not None:
+            # Nothing is parsed before the packet is complete: a packet of n chunks costs n appends, not n
+            # parses.
             if len(partial) + len(data) < self._wanted:
                 partial += data
                 self._progressed(len(partial), now)
@@ -110,6 +112,7 @@ class Session:
             used = self._packets(data, now)
         except MqttError as error:
             if self.output.phase == session_table.NEW:
+                # The error is in CONNECT itself, and the answer has to be in the version that it asked for.
                 self.output.version = announced_version(data)
             self.fail(error, now)
             return
@@ -117,6 +120,7 @@ class Session:
             self.connection.last_activity = now
             self._progress = 0
         if self._steps is not None:
+            # Input that comes meanwhile is kept behind the packet under way, to stay in order.
             self._wanted = _SUSPENDED
             self._partial = bytearray(data[used:])
             self.output.edge.suspended()
@@ -147,6 +151,7 @@ class Session:
         if rest:
             self.receive(bytes(rest), now)
         if self._steps is None:
+            # `receive` may have suspended again: it has paused reading, and this must not undo that.
             self.output.edge.going_on()
 
     def _resumed(self) -> None:
@@ -172,6 +177,8 @@ class Session:
         while position < end:
             if output.phase == session_table.CLOSED:
                 return end
+            # The password is being checked on a thread: packets behind CONNECT may not be taken before its
+            # outcome.
             if output.phase == session_table.CHECKING:
                 self._wanted = 0
                 return position
@@ -181,9 +188,12 @@ class Session:
                 read_length(data, position, end)  # raises if the length is malformed and not just cut off
                 self._wanted = end - position + 1
                 self._check_size(0, first)
+                # Also without a size: a client of another kind is refused by its first byte, and not kept
+                # until it sends more.
                 return position
             stop = body + size
             if stop - position > self._largest:
+                # Before the packet is complete: it would be collected in memory up to its announced size.
                 raise self._too_large(stop - position)
             self._check_size(size, first)
             if stop > end:
@@ -215,6 +225,7 @@ class Session:
             return True
         if self.output.version != V5 or body + 2 > stop:
             return False
+        # The properties begin behind the topic and, with a QoS above 0, behind the packet id.
         at = body + 2 + (data[body] << 8 | data[body + 1]) + (2 if first & 6 else 0)
         return at < stop and data[at] >= 0x80  # the length of the properties takes two bytes or more
 
@@ -283,11 +294,13 @@ class Session:
         state = self.connection.state
         expiry = packet.properties.session_expiry
         if expiry is not None and state is not None:
+            # A session that was to end with its connection may not be prolonged at the end [3.14.2.2.2].
             if expiry and state.expiry == 0:
                 raise protocol_error("3.14.2.2.2", "DISCONNECT sets a session expiry and CONNECT set none")
             self._sessions.set_expiry(state, min(expiry, self._settings.max_session_expiry))
         self.output.phase = session_table.CLOSED
         self.output.end()
+        # Any other reason than 0 asks for the will: 4 says so, and the rest are errors of the client.
         self._sessions.closed(self.connection, now, with_will=packet.reason != 0)
 
     def fail(self, error: MqttError, now: float) -> None:

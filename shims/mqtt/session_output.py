@@ -42,6 +42,7 @@ class Outputs:
 
     def add(self, session: SessionOutput) -> None:
         if not self._waiting:
+            # One wake-up per turn: the first connection with output asks, the others join it.
             self._wake()
         self._waiting.append(session)
 
@@ -55,6 +56,8 @@ class Outputs:
         return self._free.pop() if self._free else BytesWriter()
 
     def give_back(self, writer: BytesWriter) -> None:
+        # A buffer that has grown large for one burst is not kept: it would stay large for a client of small
+        # messages.
         if len(writer) <= _POOLED and len(self._free) < 256:
             writer.truncate(0)
             self._free.append(writer)
@@ -134,6 +137,7 @@ class SessionOutput:
         if out is None:
             out = self._out = self._outputs.writer()
         if not self.dirty:
+            # Marked with the first byte, so that nothing can be written and then never sent.
             self.mark()
         return out
 
@@ -155,6 +159,7 @@ class SessionOutput:
         """Sends a packet. One that is larger than the client accepts ends the connection instead."""
         data = encode(packet, self.version)
         if len(data) <= self.max_packet:
+            # An answer cannot be left out as a publish can: its client would wait for it.
             self.writer().write(data)
         else:
             self.disconnect(codec.PACKET_TOO_LARGE, "an answer exceeds the client's Maximum Packet Size")
@@ -188,6 +193,8 @@ class SessionOutput:
             if chunks is None:
                 chunks = self._chunks = []
             if len(out):
+                # Bytes written before the run go first: the chunks are sent in order, and the open buffer
+                # last.
                 chunks.append(out.getvalue())
                 self._chunked += len(out)
                 out.truncate(0)
@@ -207,12 +214,15 @@ class SessionOutput:
     ) -> bool:
         """Sends one PUBLISH; `flags` holds DUP and QoS. Returns False if it exceeds `max_packet`."""
         if retain:
+            # The flag is that of this delivery, not of the message: a live publish reaches subscribers
+            # without it.
             flags |= RETAIN
         topic = message.topic
         properties = _EMPTY
         if self.version == V5:
             properties = message.properties
             if message.expires_at != NEVER:
+                # The rest of its life, not the whole: the time that it waited here counts [MQTT-3.3.2-6].
                 properties += expiry_bytes(max(ceil(message.expires_at - self._hub.wall), 0))
             if identifiers:
                 properties += identifier_bytes(identifiers)
@@ -243,6 +253,7 @@ class SessionOutput:
         aliases = self._aliases
         if aliases is None:
             aliases = self._aliases = {}
+        # With a packet limit no alias is assigned: it makes the packet larger than the size that was checked.
         if len(aliases) >= self.alias_maximum or self.max_packet < _ANY:
             return _EMPTY
         alias = len(aliases) + 1
@@ -252,6 +263,7 @@ class SessionOutput:
     def send_ack(self, kind: int, packet_id: int) -> None:
         """Sends a PUBACK, PUBREC, PUBREL or PUBCOMP with success."""
         self.depends = True
+        # An acknowledgement promises that the message is kept, so it waits until the turn is stored.
         write_ack(self.writer(), kind << 4, packet_id)
 
     def send_acks(self, data: bytes) -> None:
@@ -266,6 +278,7 @@ class SessionOutput:
         """Sends an acknowledgement with a reason code. Version 3.1.1 has none and gets a plain one."""
         self.depends = True
         if self.version != V5:
+            # Without an answer, a client of 3.1.1 would repeat the message on every connection.
             self.send_ack(kind, packet_id)
             return
         packet = ack_bytes(kind, packet_id, reason, self.explained(detail), V5)
@@ -307,6 +320,7 @@ class SessionOutput:
         if out is not None:
             if len(out):
                 chunks.append(out.getvalue())
+            # Given back also when it is empty: an idle connection holds no buffer, however many there are.
             self._outputs.give_back(out)
             self._out = None
         self._chunked = 0

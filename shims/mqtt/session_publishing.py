@@ -49,6 +49,8 @@ class Scan(RunScan):
     def find(self, topic: bytes) -> Targets | None:
         try:
             check_name(topic, self._version, self._max_levels)
+        # None ends the run: the publish is then handled alone, which raises the same error at its place in
+        # order.
         except MqttError:
             return None
         if self._rights is not None and not self._rights.may_publish(topic):
@@ -132,6 +134,7 @@ class Publishing:
             run = scan.run(data, position)
             self._publish_run(run, targets)
             run.handed_over()
+        # A run of QoS 0 needs no answers. One of QoS 1 is taken whole only if all its answers are the same.
         elif scan.count > 1 and self._takes_promised(targets):
             run = scan.run(data, position)
             self._publish_run(run, targets)
@@ -152,6 +155,7 @@ class Publishing:
         """Whether a QoS 1 run can be handled as a whole with the same result as message by message."""
         journal = self._hub.journal
         if journal is not None and journal.failing:
+            # Message by message, the first one ends the connection with the reason.
             return False
         if targets.count == 0:
             return self._output.version != V5  # version 5 reports missing subscribers per message
@@ -159,6 +163,7 @@ class Publishing:
 
     def _each(self, data: bytes, position: int, stop: int) -> int:
         """Handles the publishes up to `stop` one by one until one ends the connection. Returns the end."""
+        # An error in the middle ends the connection: what its client sent behind it is not published.
         while position < stop and self._output.phase == session_table.OPEN:
             position = self._single(data, position, stop)
         return position
@@ -174,6 +179,7 @@ class Publishing:
         qos = first >> 1 & 3
         if qos == 3:
             raise malformed("MQTT-3.3.1-4", "QoS 3")
+        # A duplicate is a second attempt, and QoS 0 has none.
         if qos == 0 and first & 8:
             raise malformed("MQTT-3.3.1-2", "a duplicate of QoS 0")
         at = body + 2
@@ -181,6 +187,7 @@ class Publishing:
             raise malformed("2.1.4", "the packet ends within PUBLISH")
         begin = at + (data[body] << 8 | data[body + 1])
         topic = data[at:begin]
+        # A slice that reaches beyond the packet is caught below, by the one check for all lengths.
         packet_id = 0
         if qos:
             if begin + 2 > stop:
@@ -199,12 +206,14 @@ class Publishing:
                 begin, text = self._properties(message, data, begin, stop)
             except TooManyProperties as error:
                 if not qos:
+                    # QoS 0 has no answer that could carry the reason, so the connection does.
                     raise
                 self._output.refuse(
                     codec.PUBACK if qos == 1 else codec.PUBREC, packet_id, error.reason, error.detail
                 )
                 return
         message.payload = data[begin:stop]
+        # A topic in the routes was checked when it was put there: most publishes need no check of their name.
         targets = self._hub.routes.get(message.topic)
         if targets is None:
             check_name(message.topic, self._output.version, self._settings.max_levels)
@@ -230,6 +239,7 @@ class Publishing:
         if found.expiry >= 0:
             message.expires_at = self._hub.wall + found.expiry
         if found.alias:
+            # Before routing and rights, which must see the real topic.
             message.topic = self._aliased(message.topic, found)
         return at + size, found.text
 
@@ -264,6 +274,7 @@ class Publishing:
     def _is_text(self, message: Message, packet_id: int) -> bool:
         """Whether a payload declared to be UTF-8 is. If not, refuses the message or raises MqttError."""
         try:
+            # A payload may hold U+0000, which the check for topic names refuses.
             check_text(message.payload.replace(b"\0", b""))
         except MqttError:
             if message.qos == 0:
@@ -287,6 +298,8 @@ class Publishing:
             raise MqttError(codec.IMPLEMENTATION_ERROR, "4.13", "the disk refuses")
         if message.qos == 2:
             if state.has_id(packet_id):
+                # The same id before its PUBREL is the same message: it was published, and its PUBREC was
+                # lost.
                 self._output.send_ack(codec.PUBREC, packet_id)
                 return
             self._take_id(state, packet_id)
@@ -302,6 +315,8 @@ class Publishing:
         refusal = self._hub.refusal if count else None
         if refusal is not None:
             self._refused(state, kind, packet_id, refusal)
+        # No subscriber is no error. Version 5 can report it, and older clients just learn that the message
+        # was taken.
         elif count or self._output.version != V5:
             self._output.send_ack(kind, packet_id)
         else:
@@ -321,12 +336,14 @@ class Publishing:
         ):  # the id is free again [MQTT-4.3.3-9]
             state.give_id_back(packet_id)
         if passes and self._output.version != V5:
+            # After the id is given back: the client repeats the message on its next connection, as a new one.
             raise MqttError(reason, "3.3.5", detail)
         self._output.refuse(kind, packet_id, reason, detail)
 
     def _take_id(self, state: SessionState, packet_id: int) -> None:
         """Records the packet id of a QoS 2 publish. Raises MqttError if too many are not released."""
         taken = len(state.incoming) if state.incoming is not None else 0
+        # Clients of 3.1.1 never learned of a limit; the 65,535 packet ids bound them.
         if taken >= self._settings.receive_maximum and self._output.version == V5:
             raise MqttError(
                 codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too many unfinished QoS 2 messages"
@@ -348,6 +365,7 @@ class Acknowledging:
         assert state is not None
         count = state.acknowledged_row(data, position, end)
         if count == 0:
+            # The first PUBACK is out of order, or for a single message.
             self._acknowledged(state, data[position + 2] << 8 | data[position + 3])
             return position + 4
         self._counters.acks_in += count
