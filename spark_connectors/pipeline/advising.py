@@ -42,6 +42,7 @@ class Problem(Struct, frozen=True):
     network: str
     topology: bytes  # a `NetworkTopology`
     sets: tuple[SentSet, ...]
+    strategy: str = ""  # the operator's; empty: any
 
     @property
     def packets(self) -> int:

@@ -17,7 +17,7 @@ from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.whole_file import write_whole
 
-from . import planning, quality, queries
+from . import minutes, planning, quality, queries
 from . import tables as t
 from .advising import LIVE, Bench, Problem, SentSet, advice_of, content_digest
 from .planning import Plan, Topology
@@ -97,6 +97,7 @@ class Epochs:
             self._settings,
             query,
             batch,
+            planning.RULES,
         )
         write_whole(self._path(plan.epoch), planning.encode(plan))
         return plan
@@ -134,15 +135,17 @@ class Epochs:
     def _computed(
         self, plan: Plan, archive: DataFrame, records: DataFrame, source: str, keep: bool
     ) -> list[Outcome]:
-        sets = queries.sets_of(records).cache()
         intervals = queries.silver(records, t.INTERVALS).cache()
         boots = queries.boots_of(intervals)
+        early = minutes.ended_before(records, plan.window_start) if plan.rules > 1 else None
+        late = queries.late_of(early) if early is not None else {}
+        sets = queries.sets_of(queries.without(records, early) if late else records).cache()
         sent = queries.heaviest(sets, plan.settings.most_sets * max(1, len(plan.topologies)))
         problems, refused = self._problems(plan, archive, sent)
         candidates = (
             queries.judged(self._spark, problems, plan.settings.trials()).cache() if problems else None
         )
-        seen = {one.host for one in boots}
+        seen = {one.host for one in boots if one.records > late.get((one.host, one.boot), 0)}
         absent = {one.network: quality.missing(_hosts(one), seen) for one in problems}
         rows = candidates.collect() if candidates is not None else []
         outcomes = [
@@ -151,7 +154,7 @@ class Epochs:
         ]
         if keep:
             missing = sorted({host for hosts in absent.values() for host in hosts})
-            found = quality.findings(boots, queries.faults_of(intervals), missing)
+            found = quality.findings(boots, queries.faults_of(intervals), missing, late)
             self._keep(plan, sets, candidates, found, outcomes)
         for frame in (sets, intervals, candidates):
             if frame is not None:
@@ -168,7 +171,8 @@ class Epochs:
             try:
                 known = topics.decode(pb.NetworkTopology, value)
                 hosts = {known.names[node] for node in known.hosts}
-                problem = Problem(place.network, value, tuple(one for one in sent if one.host in hosts))
+                its = tuple(one for one in sent if one.host in hosts)
+                problem = Problem(place.network, value, its, known.strategy)
                 why = Bench(problem).why_not
             except (ValueError, IndexError) as error:
                 why = f"its description cannot be used: {error}"

@@ -60,6 +60,11 @@ def once(places: DataFrame) -> DataFrame:
     return places.where("copy = 1")
 
 
+def ended_before(archive: DataFrame, start_us: int) -> DataFrame:
+    """Returns the intervals that ended before a time, though they came after it."""
+    return timed(archive, 1).where(f"at_us < {start_us}")
+
+
 # --- tables
 
 

@@ -7,10 +7,13 @@ computes again, uses the same records, the same networks and the same trials, wh
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from treecast.middleware.routing.virtual.candidates import Trial, all_strategies, trials
+
+RULES: Final = 2  # of new plans
 
 
 class Range(msgspec.Struct, frozen=True, order=True):
@@ -46,7 +49,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 class Plan(msgspec.Struct, frozen=True):
     """The content of a plan's file. Times in microseconds. `query`, `batch`: Spark's, of the run that made
-    it.
+    it. `rules`: the version of the rules that records count by, so that a replay of an older plan keeps to
+    its own; in 1, late intervals count as those in time.
     """
 
     epoch: int
@@ -57,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
     settings: Settings
     query: str = ""
     batch: int = 0
+    rules: int = 1
 
     @property
     def valid_until(self) -> int:

@@ -7,13 +7,14 @@
 | `intervals repeated` | records that an earlier record of the same interval precedes |
 | `clock differs` | seconds by which a host's clock is ahead of the broker's; more than a minute |
 | `late` | the same, below zero: a clock that is behind, or intervals that waited |
+| `too late` | intervals that ended before the window, and count for no advice |
 | `sampled` | the least share of receiver sets that was listed; below 1 |
 | `impossible` | records that cannot be read, or whose values cannot be |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -50,12 +51,20 @@ def missing(expected: Iterable[str], seen: Iterable[str]) -> list[str]:
 
 
 def findings(
-    boots: Iterable[Boot], faults: Iterable[tuple[str, str]], absent: Iterable[str]
+    boots: Iterable[Boot],
+    faults: Iterable[tuple[str, str]],
+    absent: Iterable[str],
+    late: Mapping[tuple[str, int], int] | None = None,
 ) -> list[Finding]:
-    """Returns all that is wrong. `faults`: (host, text) of each record that cannot be; `absent`: hosts."""
+    """Returns all that is wrong. `faults`: (host, text) of each record that cannot be; `absent`: hosts;
+    `late`: records by (host, boot) that ended before the window.
+    """
     found = [Finding("host missing", host, 1.0, f"{host} has no interval in this window") for host in absent]
     for one in boots:
         found += _of_boot(one)
+    for (host, boot), count in (late or {}).items():
+        text = f"{host}, boot {boot}: {count} intervals ended before this window, and count for no advice"
+        found.append(Finding("too late", host, float(count), text))
     by_text: dict[tuple[str, str], int] = {}
     for fault in faults:
         by_text[fault] = by_text.get(fault, 0) + 1

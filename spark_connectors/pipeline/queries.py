@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.virtual.candidates import Judged, Trial
+from treecast.middleware.routing.virtual.candidates import PRESENT, Judged, Trial
 
 from . import rows as decoding
 from . import tables as t
@@ -180,6 +180,17 @@ def sets_of(records: DataFrame) -> DataFrame:
     )
 
 
+def late_of(early: DataFrame) -> dict[tuple[str, int], int]:
+    """Returns the records of each (host, boot) among those that ended before a window."""
+    found = early.groupBy("host", "boot").count().collect()
+    return {(row["host"], row["boot"]): row["count"] for row in found}
+
+
+def without(records: DataFrame, early: DataFrame) -> DataFrame:
+    """Returns records without those at some places."""
+    return records.join(early.select("partition", "offset"), ["partition", "offset"], "left_anti")
+
+
 def frequencies(sets: DataFrame) -> DataFrame:
     """Returns the share of a publisher's packets that each receiver gets (the thesis, 5.3.6)."""
     from pyspark.sql import functions as f
@@ -234,9 +245,14 @@ _GRID: Final = "network string, strategy string, threshold double, seed long"
 
 
 def judged(spark: SparkSession, problems: list[Problem], trials: list[Trial]) -> DataFrame:
-    """Returns a row of `gold_candidates` for each network and trial, computed by the executors."""
+    """Returns a row of `gold_candidates` for each network and trial, computed by the executors. A network
+    whose operator has chosen a strategy is tried with it alone, and with its present trees.
+    """
     grid = [
-        (one.network, trial.strategy, trial.threshold, trial.seed) for one in problems for trial in trials
+        (one.network, trial.strategy, trial.threshold, trial.seed)
+        for one in problems
+        for trial in trials
+        if one.strategy in ("", trial.strategy) or trial.strategy == PRESENT
     ]
     spread = min(len(grid), 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     work = partial(tried, problems={one.network: one for one in problems})

@@ -103,7 +103,26 @@ def test_frequencies_are_shares_of_a_publishers_packets(found: dict[str, Any]) -
 
 
 def test_a_replay_of_the_archive_gives_the_same_advice(found: dict[str, Any]) -> None:
-    assert found["replayed"] == [True, True]
+    assert found["replayed"] == [True, True, True]
+
+
+def test_a_late_hour_and_a_doubled_one_count_for_no_advice(found: dict[str, Any]) -> None:
+    before, after = found["advice later"][-1], found["advice after an odd hour"][-1]
+    assert after["packets"] - before["packets"] == 2 * 10 * (1 + 3)  # one of d is in time, three of a are new
+    assert after["missing"] == []
+    assert ["too late", "d"] in found["quality of an odd hour"]
+    assert ["intervals repeated", "a"] in found["quality of an odd hour"]
+
+
+def test_an_operators_strategy_is_tried_alone(found: dict[str, Any]) -> None:
+    assert found["strategies"] == ["present", "relation"]
+
+
+def test_of_two_pipelines_one_wins_and_it_is_said(found: dict[str, Any]) -> None:
+    first, second = found["two pipelines"]
+    assert first.startswith(("applied: ", "kept: "))
+    assert second.startswith("refused: it is from pipeline ")
+    assert second.endswith("stop one of them")
 
 
 @pytest.mark.nightly

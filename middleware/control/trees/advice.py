@@ -270,9 +270,9 @@ def _has_sound_trees(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> 
 _RULES: Final[tuple[Rule, ...]] = (
     _is_on,
     _for_this_network,
+    _from_one_pipeline,  # before the number: two pipelines on the same records give the same one
     _is_new,
     _is_valid_now,
-    _from_one_pipeline,
     _same_topology,
     _same_base,
     _of_the_strategy,

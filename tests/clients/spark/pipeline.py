@@ -2,7 +2,8 @@
 
 Four hosts: `a` is sound, but one interval comes twice; `b` loses one; `c` has a clock that is ten minutes
 ahead; `d` is slow, so that its first three intervals come after the first epoch. Somebody writes bytes that
-are no telemetry. Prints one line of JSON.
+are no telemetry. Later an hour of `d` comes late, some of `a` comes twice, the operator chooses a strategy,
+and a second pipeline is started by mistake. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.own_topics import OwnTopics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
+from treecast.middleware.control.trees.advice import Adviser, KeptAdvice, Limits, Situation
 from treecast.middleware.routing.network import Network, build
+from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.spark_connectors.pipeline import tables as t
 from treecast.spark_connectors.pipeline.planning import Settings
 from treecast.spark_connectors.pipeline.running import EPOCHS, QUERIES, Pipeline, session
@@ -40,13 +43,13 @@ class Telemetry:
     def __init__(self, own: OwnTopics) -> None:
         self._own = own
 
-    def write(self, host: str, seq: int, *, ahead: float = 0.0) -> None:
+    def write(self, host: str, seq: int, *, ahead: float = 0.0, boot: int = 1) -> None:
         now = int((time.time() + ahead) * 1e6)
         others = [one for one in HOSTS if one != host]
         message = pb.TelemetryInterval(
             v=1,
             host=host,
-            boot=1,
+            boot=boot,
             seq=seq,
             from_us=now - 10_000_000,
             to_us=now,
@@ -60,7 +63,7 @@ class Telemetry:
         message.streams.add(stream="orders-0", receiver=others[0], addressed=5, received=5)
         self._own.put(topics.SENDS, host, topics.encode(message), topics.place_of(host, 4))
 
-    def describe(self, network: Network) -> None:
+    def describe(self, network: Network, strategy: str = "") -> None:
         ends = [node for pair in network.ends for node in pair]
         message = pb.NetworkTopology(
             v=1,
@@ -70,6 +73,7 @@ class Telemetry:
             ends=ends,
             rule_limit=3,
             rule_version=1,
+            strategy=strategy,
         )
         message.version = topics.topology_version(message.names, message.hosts, message.ends, 3)
         self._own.put(topics.TOPOLOGY, "ring", topics.encode(message))
@@ -111,6 +115,31 @@ def rounds(pipeline: Pipeline, names: tuple[str, ...] = QUERIES) -> dict[str, in
     raise SystemExit(f"failed: {faults}")
 
 
+def an_odd_hour(telemetry: Telemetry) -> None:
+    """An hour of `d` comes late: it had been cut off, and goes on. Some of `a` comes twice."""
+    for seq in range(1, 61):
+        telemetry.write("d", seq, ahead=-60.0 * (100 - seq), boot=2)
+    telemetry.write("d", 100, boot=2)
+    for _ in range(2):
+        for seq in range(7, 10):
+            telemetry.write("a", seq)
+
+
+def decided(own: OwnTopics) -> list[str]:
+    """Returns what a manager decides about the last advice of the first pipeline, then of the second."""
+    records = [one for one in own.after(topics.ADVICE, 0) if one.value]
+    last = {topics.decode(pb.TreeAdvice, one.value or b"").pipeline: one for one in records}
+    adviser, network = Adviser(Limits(), KeptAdvice()), ring()
+    found = []
+    for one in sorted(last.values(), key=lambda one: one.offset):
+        advice = topics.decode(pb.TreeAdvice, one.value or b"")
+        rules, now = RuleBase(network, 3), int(time.time() * 1e6)
+        at = Situation("ring", advice.topology_version, advice.base_rule_version, rules, now, "relation")
+        verdict = adviser.weigh(one.offset, one.value, at)
+        found.append(f"{verdict.decision.value}: {verdict.reason}")
+    return found
+
+
 def repeat_the_last_batch(tables: t.Tables) -> None:
     """Takes back Spark's note of the last batch, as a kill just before it would have."""
     commits = Path(tables.checkpoint(EPOCHS)) / "commits"
@@ -126,7 +155,7 @@ def main() -> None:
     spark = session("local[1]", 1)
     spark.sparkContext.setLogLevel("OFF")
     tables = t.Tables(folder / "pipe")
-    settings, said = Settings(window=3600.0, seeds=(1,), strategies=STRATEGIES), []
+    settings, said = Settings(window=1200.0, seeds=(1,), strategies=STRATEGIES), []
     pipeline = Pipeline(tables, address, settings, spark, said.append)
     pipeline.prepare()
     telemetry.describe(ring())
@@ -149,6 +178,17 @@ def main() -> None:
     found["shares"] = [
         (row["receiver"], row["sent"], row["received"], row["share"]) for row in shares.collect()
     ]
+    an_odd_hour(telemetry)
+    telemetry.describe(ring(), "relation")
+    rounds(pipeline)
+    found["advice after an odd hour"] = telemetry.advice()
+    found["quality of an odd hour"] = [(one["check"], one["host"]) for one in Shown(tables).status().quality]
+    last = telemetry.advice()[-1]["epoch"]
+    tried = spark.read.parquet(tables.of_epoch(t.CANDIDATES, last)).select("strategy").distinct()
+    found["strategies"] = sorted(row["strategy"] for row in tried.collect())
+    second = Pipeline(t.Tables(folder / "second"), address, settings, spark, said.append)
+    rounds(second, (t.BRONZE, EPOCHS))
+    found["two pipelines"] = decided(own)
     found["replayed"] = [one.equal for one in pipeline.replay()]
     print("FOUND " + json.dumps(found))
     spark.stop()
