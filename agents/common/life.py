@@ -1,5 +1,5 @@
-"""What agents of all kinds have in common while they run: counts, troubles, the admin address, what they
-remember, and the fabric host of those that carry messages between sites.
+"""The life that agents of all kinds share: counts, troubles, the admin address, the memory, and the fabric host
+of those that carry messages between sites.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from treecast.agents.common.life import (
     troubles_of,
 )
 from treecast.agents.common.status import AgentStatus
-from treecast.middleware.api.lasting import BackOff
+from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.relay.brokerless import BrokerlessHost
 from treecast.shims.mqtt.codec import V5, V311
@@ -62,7 +62,7 @@ _NO_LIMIT: Final = 65_535  # levels of a topic
 
 
 class Memory(Struct):
-    """What the broker's session is subscribed to."""
+    """The filters of the broker's session, with their QoS."""
 
     filters: dict[str, int] = {}
 
@@ -97,7 +97,7 @@ class MosquittoAgent:
         self._held = False
         self._over = asyncio.Event()
         self._reason = ""
-        self._granted: asyncio.Future[Granted] | None = None
+        self._granted: asyncio.Future[Granted | None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._back_off = BackOff(random.Random())  # nosec B311  # pauses, no secrets
 
@@ -130,8 +130,8 @@ class MosquittoAgent:
         await self.life.start()
         await self._take_lock()
         self._tasks = [
-            asyncio.create_task(self._keep(), name="broker"),
-            asyncio.create_task(self._look_on(), name="bounds"),
+            asyncio.create_task(lasting("broker", self._keep, self._back_off), name="broker"),
+            asyncio.create_task(lasting("bounds", self._look_on, self._back_off), name="bounds"),
         ]
 
     def _prepare(self) -> None:
@@ -276,12 +276,10 @@ class MosquittoAgent:
             return
         self._granted = asyncio.get_running_loop().create_future()
         connection.session.subscribe(wanted, again=False)
-        waits = asyncio.create_task(self._over.wait())
-        await asyncio.wait([self._granted, waits], return_when=asyncio.FIRST_COMPLETED)
-        waits.cancel()
-        if not self._granted.done():
+        granted = await self._granted
+        if granted is None:
             raise ConnectionLost(self._reason)
-        refused = self._granted.result().refused
+        refused = granted.refused
         if refused:
             self.life.note(
                 _SUBSCRIPTIONS,
@@ -307,6 +305,9 @@ class MosquittoAgent:
 
     def granted(self, event: Granted) -> None:
         """Implements `connection.Listener`."""
+        self._answer(event)
+
+    def _answer(self, event: Granted | None) -> None:
         if self._granted is not None and not self._granted.done():
             self._granted.set_result(event)
 
@@ -315,6 +316,7 @@ class MosquittoAgent:
         self._reason = reason
         self._serving = False
         self._over.set()
+        self._answer(None)
 
     # --- bounds
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .topics import BadRule, Rule
 
-# What an agent has instead of an option of a bridge; "": nothing, and nothing is needed.
+# The counterparts of a bridge's options at an agent.
 _INSTEAD: Final = {
     "address": "agent.join: the cluster is joined in place of one other broker",
     "addresses": "agent.join: the cluster is joined in place of one other broker",
@@ -59,7 +59,7 @@ _LOCAL: Final = {"local_username": "user", "local_password": "password"}
 
 
 class Remark(Struct, frozen=True):
-    """What becomes of a line. `number` counts from 1. `fault`: the agent cannot do what it says."""
+    """The fate of one line. `number` counts from 1. `fault`: the agent cannot do what it says."""
 
     number: int
     line: str

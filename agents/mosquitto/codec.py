@@ -1,6 +1,6 @@
-"""What an agent changes in publishes on their way: the topic, and the loop guard's user property.
+"""Two changes to publishes on their way: another topic, and the loop guard's user property.
 
-What comes from the cluster gets a user property `treecast-hops: CLUSTER/SITE` for the broker. What the broker
+A message from the cluster gets a user property `treecast-hops: CLUSTER/SITE` for the broker. What the broker
 gives out with a hop of the same cluster has crossed it already, by whichever way it came back.
 """
 

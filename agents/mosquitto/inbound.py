@@ -1,4 +1,4 @@
-"""What the broker's clients publish goes to the other sites and daemons that want it.
+"""The way out: messages of the broker's clients go to the other sites and daemons that want them.
 
 The face's `Publishing` hands messages to a hub of the agent's own, whose only subscriber is `Inbound`. It
 maps topics, leaves out what has crossed the cluster before, and publishes the rest on the host's hub. The

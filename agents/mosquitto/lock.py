@@ -38,7 +38,7 @@ _CALM = 0.2  # seconds in which the retained messages come that the answer to SU
 
 
 class Looked(Struct):
-    """What was found. `holder`: the site that has the lock, empty if nobody. `refused`: filters that the
+    """The answers of a broker. `holder`: the site that has the lock, empty if nobody. `refused`: filters that the
     broker does not give the agent, for a message."""
 
     speaks: int
@@ -129,7 +129,10 @@ async def _look(
             one.gather()
             one.say()
 
-    outputs = Outputs(lambda: loop.call_soon(say))
+    def wake() -> None:
+        loop.call_soon(say)
+
+    outputs = Outputs(wake)
     spoken.append(Spoken(outputs, lambda: None))
     asks = LogIn(
         f"treecast-look-{secrets.token_hex(6)}", log_in.version, log_in.user, log_in.password, lasts=False

@@ -1,4 +1,4 @@
-"""What other sites and daemons published is published at this site's broker.
+"""The way in: messages of other sites and daemons are published at this site's broker.
 
 `Outbound` is the subscriber on the host's hub. It maps topics, adds this site's hop, and hands messages to a
 session state as the face keeps for its clients: here the broker is the client. What is owed to it is in
@@ -48,7 +48,7 @@ class Outbound(Subscriber):
         self.measure()
 
     def subscribe(self) -> None:
-        """Subscribes to all topics that come in. Its site's own messages are left out: the broker has them."""
+        """Subscribes to all topics that come in. Its site's own are left out: the broker has them."""
         for filter, qos in self._topics.filters.items():
             self._hub.subscribe(Subscription(self, filter, qos, True, True))
 

@@ -37,9 +37,10 @@ from treecast.shims.mqtt.session_connection import ConnectionState
 from treecast.shims.mqtt.session_output import Edge, Outputs
 from treecast.shims.mqtt.session_publishing import Acknowledging, MqttCounting, Publishing
 from treecast.shims.mqtt.session_state import FOREVER
+from treecast.shims.mqtt.session_table import CLOSED, NEW, OPEN
 from treecast.shims.mqtt.sessions import Sessions
 
-from .session_table import ALLOWED, CLOSED, NEW, OPEN
+from .session_table import ALLOWED
 
 CALL_SECONDS: Final = 30.0  # within which the broker has to answer CONNECT
 _PUBACK: Final = codec.PUBACK << 4

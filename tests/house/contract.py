@@ -57,6 +57,8 @@ PURE_FILES = (
     "agents/*/codec.py",
     "agents/*/session*.py",
     *(f"agents/rabbitmq/{name}.py" for name in ("topics", "hops", "bindings", "confirms")),
+    *(f"agents/mosquitto/{name}.py" for name in ("topics", "bridge", "inbound")),
+    "agents/common/bounds.py",
     "shims/amqp/management*.py",
     "shims/amqp/users.py",
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
