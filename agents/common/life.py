@@ -1,5 +1,5 @@
-"""The life that agents of all kinds share: counts, troubles, the admin address, the memory, and the fabric host
-of those that carry messages between sites.
+"""The life that agents of all kinds share: counts, troubles, the admin address, the memory, and the fabric
+host of those that carry messages between sites.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ _CALM = 0.2  # seconds in which the retained messages come that the answer to SU
 
 
 class Looked(Struct):
-    """The answers of a broker. `holder`: the site that has the lock, empty if nobody. `refused`: filters that the
-    broker does not give the agent, for a message."""
+    """The answers of a broker. `speaks`: 5, or 3 for 3.1.1. `holder`: the site that has the lock, empty if
+    nobody. `refused`: filters that the broker does not give out, as text."""
 
     speaks: int
     holder: str = ""

@@ -1,4 +1,4 @@
-"""What an agent of MQTT changes in publishes: topics of runs, and the hop of the loop guard."""
+"""Two changes that an agent of MQTT makes to publishes: topics of runs, and the hop of the loop guard."""
 
 from __future__ import annotations
 
