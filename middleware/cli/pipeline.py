@@ -36,6 +36,7 @@ Data = Annotated[
 ]
 Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
 Parts = Annotated[int, typer.Option("--parts", min=1, help="Tasks of a shuffle.")]
+Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="The driver's heap, as in 2g.")]
 Network = Annotated[str, typer.Option("--network", help="The network, if several are described.")]
 Length = Annotated[int, typer.Option("--length", min=1, help="Seconds of a window of tables.")]
 Step = Annotated[int, typer.Option("--step", min=1, help="Seconds from one window to the next.")]
@@ -49,6 +50,7 @@ def run(
     kafka: Kafka = None,
     master: Master = "local[2]",
     parts: Parts = 2,
+    memory: Memory = "2g",
     every: Annotated[float, typer.Option("--every", min=0, help="Seconds from round to round.")] = 30.0,
     rounds: Annotated[int, typer.Option("--rounds", min=0, help="Then end; 0: at SIGTERM.")] = 0,
     window: Annotated[float, typer.Option("--window", min=1, help="Seconds that advice rests on.")] = 300.0,
@@ -68,21 +70,28 @@ def run(
         given = Settings(window=window, valid=valid, strategies=tuple(_known(strategy, given.strategies)))
     address = _face(kafka)
     measured = _measured(length, step, link_mbit, limit)
-    with _pipeline(data, address, given, master, parts, measured=measured, hold=True) as pipeline:
+    with _pipeline(data, address, given, master, parts, memory, measured=measured, hold=True) as pipeline:
         from treecast.spark_connectors.pipeline.running import QUERIES
 
         names = _known(only, QUERIES) if only else list(QUERIES)
         pipeline.prepare()
-        _rounds(pipeline, names, every, rounds)
+        _rounds(pipeline, _tables(data), names, every, rounds)
 
 
-def _rounds(pipeline: Pipeline, names: list[str], every: float, rounds: int) -> None:
+def _rounds(pipeline: Pipeline, tables: Tables, names: list[str], every: float, rounds: int) -> None:
+    from treecast.middleware.storage.whole_file import write_whole
+    from treecast.spark_connectors.pipeline.metrics import Metrics
+    from treecast.spark_connectors.pipeline.showing import Shown
+
+    metrics = Metrics()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     done, failed = 0, False
     while not ended.is_set():
         ran = pipeline.round(names)
+        metrics.add(ran)
+        write_whole(tables.metrics, metrics.text(*Shown(tables).findings()).encode())
         done += 1
         rows = ", ".join(f"{one.query} {one.rows:,}" for one in ran if one.rows)
         say(f"round {done}  {sum(one.seconds for one in ran):.1f} s  {rows or 'nothing new'}")
@@ -223,6 +232,7 @@ def replay(
     data: Data = _DEFAULT,
     master: Master = "local[2]",
     parts: Parts = 2,
+    memory: Memory = "2g",
     json: Json = False,
 ) -> None:
     """Computes advice again from the archive, and compares its digest. Writes nothing; exit code 1 if one
@@ -230,7 +240,7 @@ def replay(
     """
     from treecast.spark_connectors.pipeline.planning import Settings
 
-    with _pipeline(data, "", Settings(), master, parts) as pipeline:
+    with _pipeline(data, "", Settings(), master, parts, memory) as pipeline:
         found = list(pipeline.replay(epochs or ()))
     differ = [one for one in found if not one.equal]
     if json:
@@ -253,6 +263,7 @@ def measure(
     data: Data = _DEFAULT,
     master: Master = "local[2]",
     parts: Parts = 2,
+    memory: Memory = "2g",
     length: Length = 300,
     step: Step = 60,
     link_mbit: LinkRate = 1000.0,
@@ -262,7 +273,7 @@ def measure(
     from treecast.spark_connectors.pipeline.planning import Settings
 
     measured = _measured(length, step, link_mbit, limit)
-    with _pipeline(data, "", Settings(), master, parts, measured=measured, hold=True) as pipeline:
+    with _pipeline(data, "", Settings(), master, parts, memory, measured=measured, hold=True) as pipeline:
         pipeline.measures.all()
     say(f"the tables of all windows are written: treecast pipeline report --data {data}")
 
@@ -276,6 +287,7 @@ def generate(
     seed: Annotated[int, typer.Option("--seed")] = 1,
     master: Master = "local[2]",
     parts: Parts = 2,
+    memory: Memory = "2g",
 ) -> None:
     """Makes an archive of invented hosts in an empty folder, to measure with."""
     from treecast.spark_connectors.pipeline.generating import Spec, generate
@@ -287,7 +299,7 @@ def generate(
         raise CommandError(f"{data} has an archive already: give an empty folder")
     _need_spark()
     spec = Spec(hosts, publishers, rows, seed)
-    spark = session(master, parts)
+    spark = session(master, parts, memory)
     try:
         generate(spark, tables, spec)
     finally:
@@ -367,6 +379,7 @@ def _pipeline(
     settings: Settings,
     master: str,
     parts: int,
+    memory: str,
     *,
     measured: MeasureSettings | None = None,
     hold: bool = False,
@@ -383,7 +396,7 @@ def _pipeline(
     try:
         if hold:
             tables.lock()
-        spark = session(master, parts)
+        spark = session(master, parts, memory)
         try:
             yield Pipeline(tables, address, settings, spark, say, measured)
         finally:

@@ -12,5 +12,7 @@
 | `generating` | an archive of any size, for tests and measurements |
 | `queries` | Spark's queries, one for each concern |
 | `running` | a session that runs them in rounds; replay |
+| `metrics` | counters of rounds, and findings, for Prometheus. Pure |
+| `windows` | the tables of a window, from the files alone |
 | `showing` | status and explanation, from the files alone |
 """

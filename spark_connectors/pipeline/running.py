@@ -37,6 +37,8 @@ EPOCHS: Final = "advice"  # the query that advises
 MEASURES: Final = "measures"  # the query whose tables are by minute and window
 QUERIES: Final = (*t.STREAMED, EPOCHS, MEASURES)
 LOCAL: Final = "local[2]"
+MEMORY: Final = "2g"
+_BATCH: Final = 1000  # intervals that a Python worker holds at once: each has up to 256 sets
 
 _ERROR: Final = re.compile(r"[\w.]*(Error|Refused|NotReached|Unreadable)\b.*: ")
 
@@ -65,8 +67,10 @@ class Replayed(Struct, frozen=True):
         return self.live == self.again
 
 
-def session(master: str = LOCAL, parts: int = 2) -> SparkSession:
-    """Returns a Spark session. `parts`: tasks of a shuffle."""
+def session(master: str = LOCAL, parts: int = 2, memory: str = MEMORY) -> SparkSession:
+    """Returns a Spark session. `parts`: tasks of a shuffle. `memory`: the driver's, as Spark writes it; what
+    does not fit is on disk.
+    """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if master.startswith("local"):
         quick_start()
@@ -79,6 +83,8 @@ def session(master: str = LOCAL, parts: int = 2) -> SparkSession:
         "spark.sql.shuffle.partitions": str(parts),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.driver.memory": memory,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH),
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -75,6 +75,11 @@ class Shown:
             tuple(self._rows(t.QUALITY, epoch)),
         )
 
+    def findings(self) -> tuple[int, list[dict[str, Any]]]:
+        """Returns the last epoch, 0 if there is none, and what is wrong with its data."""
+        epoch = max(self.epochs(), default=0)
+        return epoch, self._rows(t.QUALITY, epoch)
+
     def epochs(self) -> list[int]:
         """Returns the epochs that have been planned."""
         return sorted(int(path.stem) for path in self._tables.plans.glob("*.json"))

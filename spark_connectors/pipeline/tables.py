@@ -2,6 +2,7 @@
 
     DIR/pipeline.json                  the pipeline's id
     DIR/lock                           held by the process that runs on this folder
+    DIR/metrics.prom                   counters of the running pipeline, for Prometheus
     DIR/checkpoints/QUERY/             Spark's, one for each query
     DIR/plans/EPOCH.json               what an epoch's advice rests on, written before it is computed
     DIR/tables/bronze/topic=…/date=…/hour=…/     records as they came
@@ -101,6 +102,7 @@ class Tables:
         self.root = root
         (root / "tables").mkdir(parents=True, exist_ok=True)
         self.plans = root / "plans"
+        self.metrics = root / "metrics.prom"
         self.plans.mkdir(exist_ok=True)
         self._lock: int | None = None
         self.id = self._known_id()

@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.spark import common
-from treecast.middleware.routing.virtual.candidates import labels_per_packet
+from treecast.middleware.routing.virtual.candidates import Weights, labels_per_packet
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.spark_connectors.pipeline.planning import Settings
-from treecast.spark_connectors.pipeline.running import Pipeline, Ran, session
+from treecast.spark_connectors.pipeline.running import EPOCHS, MEASURES, Pipeline, Ran, session
 from treecast.spark_connectors.pipeline.showing import Shown
-from treecast.spark_connectors.pipeline.tables import Tables
+from treecast.spark_connectors.pipeline.tables import BRONZE, Tables
+from treecast.spark_connectors.pipeline.windows import Windows
 
 from .arms import LIMIT, Adapting, EmulatedHosts, in_hindsight
 from .interests import PHASES, label_network, truth, wishes
@@ -68,12 +69,18 @@ class Demo:
             weights = truth(wanted)
             hindsight = in_hindsight(self.network, weights, self.settings).labels
             self.console.print(f"- {phase} interests: {len(wanted)} sets of receivers")
+            self._note(weights, hindsight)  # what the shift costs before anybody has seen it
             for _ in range(self.options.rounds):
                 self._round()
-                self.labels["none"].append(labels_per_packet(RuleBase(self.network, LIMIT), weights))
-                self.labels["adapt"].append(labels_per_packet(self.adapting.rules, weights))
-                self.labels["pipeline"].append(labels_per_packet(self.hosts.manager.rules, weights))
-                self.labels["hindsight"].append(hindsight)
+                self._note(weights, hindsight)
+        self._measure()
+
+    def _note(self, weights: Weights, hindsight: float) -> None:
+        """Notes the labels per packet of each arm's present trees."""
+        self.labels["none"].append(labels_per_packet(RuleBase(self.network, LIMIT), weights))
+        self.labels["adapt"].append(labels_per_packet(self.adapting.rules, weights))
+        self.labels["pipeline"].append(labels_per_packet(self.hosts.manager.rules, weights))
+        self.labels["hindsight"].append(hindsight)
 
     def _round(self) -> None:
         """Sends, lets the pipeline advise, and the manager follow. Advice rests on the records of this round:
@@ -82,17 +89,34 @@ class Demo:
         time.sleep(max(0.0, self._sent_until + self.settings.window - time.time()))
         self.hosts.send(self.options.packets)
         self.adapting.look(self.hosts.cloud.observed())
-        for _ in range(ATTEMPTS):
-            ran = self.pipeline.round()
-            if not any(one.fault for one in ran):
-                break
-        self._check(ran)
+        self._query((BRONZE, EPOCHS))
         verdicts = self.hosts.follow()
         self._sent_until = time.time()
         for verdict in verdicts:
             self.decisions.append(verdict.decision.value)
             self.writes += verdict.rule_writes if verdict.trees is not None else 0
             self.console.print(f"  {verdict.decision.value}: {verdict.reason}")
+
+    def _query(self, names: tuple[str, ...]) -> None:
+        for _ in range(ATTEMPTS):
+            ran = self.pipeline.round(names)
+            if not any(one.fault for one in ran):
+                break
+        self._check(ran)
+
+    def _measure(self) -> None:
+        """Makes the tables for people: once, since nobody looks at them meanwhile."""
+        self._query((BRONZE, MEASURES))
+        report = Windows(self.tables).report()
+        shown = {"talkers": 3, "links": 3, "forecasts": 3}
+        for title, columns, rows in report.lists():
+            if rows and title in shown:
+                listed = Table(title=f"{title} of the window", box=None, header_style="bold")
+                for column in columns:
+                    listed.add_column(column)
+                for row in rows[: shown[title]]:
+                    listed.add_row(*map(str, row))
+                self.console.print(listed)
 
     def _check(self, ran: list[Ran]) -> None:
         faults = [f"{one.query}: {one.fault}" for one in ran if one.fault]
@@ -102,20 +126,20 @@ class Demo:
     # --- results
 
     def ends(self) -> list[dict[str, Any]]:
-        """Returns, for each phase, the labels per packet at its end, and the rounds until the pipeline came
-        near hindsight (0: never).
+        """Returns, for each phase, the labels per packet at its end, and the micro-batches until the pipeline
+        came near hindsight (0: it was there at once).
         """
-        found = []
+        found, points = [], self.options.rounds + 1
         for number, phase in enumerate(PHASES):
-            part = slice(number * self.options.rounds, (number + 1) * self.options.rounds)
+            part = slice(number * points, (number + 1) * points)
             labels = {arm: values[part] for arm, values in self.labels.items()}
             near = [
-                at + 1
+                at
                 for at, (one, least) in enumerate(zip(labels["pipeline"], labels["hindsight"], strict=True))
                 if one <= NEAR * least
             ]
             last = {arm: round(values[-1], 3) for arm, values in labels.items()}
-            found.append({"phase": phase, **last, "rounds": near[0] if near else 0})
+            found.append({"phase": phase, **last, "rounds": near[0] if near else "never"})
         return found
 
 
@@ -173,7 +197,7 @@ def main() -> int:
     )
     options.out.mkdir(parents=True, exist_ok=True)
     picture = options.out / "spark_pipeline.png"
-    draw(PHASES, options.rounds, demo.labels, picture)
+    draw(PHASES, options.rounds + 1, demo.labels, picture)
     console.print(f"picture: {picture}")
     for fault in faults:
         console.print(f"[bold red]not as it has to be:[/] {fault}")

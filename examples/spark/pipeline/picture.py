@@ -1,4 +1,8 @@
-"""The picture: labels and header bytes per packet over the rounds, for each way to choose trees."""
+"""The picture: labels and header bytes per packet over micro-batches, for each way to choose trees.
+
+Each phase begins with the trees of the one before: the first step of a phase is what a shift costs before
+anybody has seen it. What lies between the manager alone and the pipeline is filled: that is what Spark gave.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ TEXTS = {
 }
 
 
-def draw(phases: Sequence[str], rounds: int, labels: Mapping[str, Sequence[float]], path: Path) -> None:
-    """`labels`: per packet, by arm and round, after the round."""
+def draw(phases: Sequence[str], points: int, labels: Mapping[str, Sequence[float]], path: Path) -> None:
+    """`labels`: per packet by arm: `points` for each phase, at its beginning and after each micro-batch."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -28,21 +32,41 @@ def draw(phases: Sequence[str], rounds: int, labels: Mapping[str, Sequence[float
     most = max(max(values) for values in labels.values())
     for arm, values in labels.items():
         dashed = "--" if arm == "hindsight" else "-"
-        axis.step(
-            range(1, len(values) + 1), values, dashed, where="mid", color=COLOURS[arm], label=TEXTS[arm], lw=2
-        )
+        axis.step(*_held(values), dashed, where="post", color=COLOURS[arm], label=TEXTS[arm], lw=2)
+    at, alone = _held(labels["adapt"])
+    _, spark = _held(labels["pipeline"])
+    axis.fill_between(
+        at, alone, spark, step="post", color=COLOURS["pipeline"], alpha=0.15, lw=0, label=_saved(labels)
+    )
     for number, phase in enumerate(phases):
-        axis.axvline(number * rounds + 0.5, color="#c9ced3", lw=1)
-        axis.text(number * rounds + 0.6, most * 1.08, f"{phase} interests", fontsize=9, color="#3b4754")
+        axis.axvline(number * points, color="#c9ced3", lw=1)
+        axis.text(number * points + 0.1, most * 1.08, f"{phase} interests", fontsize=9, color="#3b4754")
+    axis.set_xticks([at + 0.5 for at in range(len(labels["none"]))], _names(len(phases), points))
     axis.set_ylim(0, most * 1.18)
-    axis.set_xlabel("rounds (micro-batches)")
+    axis.set_xlim(0, len(labels["none"]))
+    axis.set_xlabel("micro-batches since the shift")
     axis.set_ylabel("labels per packet")
     bytes_axis = axis.secondary_yaxis("right", functions=(_size, _labels))
     bytes_axis.set_ylabel("header bytes per packet")
     axis.spines[["top"]].set_visible(False)
-    axis.legend(frameon=False, loc="lower right", fontsize=9)
+    axis.legend(frameon=False, loc="center right", fontsize=9)
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _held(values: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Returns the steps of a line: the last value lasts as long as the others."""
+    return list(range(len(values) + 1)), [*values, values[-1]]
+
+
+def _names(phases: int, points: int) -> list[str]:
+    return [str(at) for _ in range(phases) for at in range(points)]
+
+
+def _saved(labels: Mapping[str, Sequence[float]]) -> str:
+    """Returns what the pipeline saves of the manager's header bytes, over the whole run."""
+    alone, spark = (sum(_size(one) for one in labels[arm]) for arm in ("adapt", "pipeline"))
+    return f"what Spark gave: {1 - spark / alone:.0%} of the header bytes"
 
 
 def _size(labels: Any) -> Any:
