@@ -137,9 +137,8 @@ class Epochs:
     ) -> list[Outcome]:
         intervals = queries.silver(records, t.INTERVALS).cache()
         boots = queries.boots_of(intervals)
-        early = minutes.ended_before(records, plan.window_start) if plan.rules > 1 else None
-        late = queries.late_of(early) if early is not None else {}
-        sets = queries.sets_of(queries.without(records, early) if late else records).cache()
+        counted, late = _in_time(plan, records)
+        sets = queries.sets_of(counted).cache()
         sent = queries.heaviest(sets, plan.settings.most_sets * max(1, len(plan.topologies)))
         problems, refused = self._problems(plan, archive, sent)
         candidates = (
@@ -216,6 +215,15 @@ class Epochs:
 
     def _archive(self) -> DataFrame:
         return queries.archive_of(self._spark, self._tables.path(t.BRONZE))
+
+
+def _in_time(plan: Plan, records: DataFrame) -> tuple[DataFrame, dict[tuple[str, int], int]]:
+    """Returns the records that count for advice, and by (host, boot) how many ended too early."""
+    if plan.rules < 2:
+        return records, {}
+    early = minutes.ended_before(records, plan.window_start)
+    late = queries.late_of(early)
+    return (queries.without(records, early) if late else records), late
 
 
 def _hosts(problem: Problem) -> list[str]:
