@@ -47,7 +47,7 @@ from .upkeep import Upkeep
 _CONTROL, _CONSUME, _EVENTS = 1, 2, 3  # channels of the first connection
 _PUBLISH = 1  # and of the second one
 _EVENT_EXCHANGE = "amq.rabbitmq.event"
-_EVENT_KEYS = ("binding.#", "exchange.#", "queue.deleted")
+_EVENT_KEYS = ("binding.#", "exchange.#", "queue.deleted", "policy.#")
 _LOCK_SECONDS = 3.0  # how long the lock of an agent that has just ended is waited for
 _NO_ROOM = frozenset({403, 405})
 
@@ -74,7 +74,7 @@ class RabbitAgent:
         self.life = SiteLife(agent, self)
         self.counters = self.life.counters
         self.host = BrokerlessHost(host_settings(agent), Counters())
-        self._management = Management(rabbit.management, rabbit.user, rabbit.secret, rabbit.vhost)
+        self._management = Management(rabbit.management, *rabbit.management_log_in, rabbit.vhost, self._tls)
         self._troubles = self.life.troubles
         self._inbound: Inbound
         self._outbound: Outbound

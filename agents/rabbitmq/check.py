@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pamqp import commands
 
 from .connection import AmqpConnection, CallRefused, ConnectionLost
-from .management import ExchangeFound, Management, ManagementError
+from .management import ExchangeFound, Management, ManagementError, PolicyFound
 from .session import Confirmed, Delivered, LogIn
 from .settings import RabbitSettings
 
@@ -36,9 +36,12 @@ def check_server(settings: RabbitSettings) -> Iterator[Found]:
 
 async def _check(settings: RabbitSettings) -> list[Found]:
     found = [*await _log_in(settings)]
-    management = Management(settings.management, settings.user, settings.secret, settings.vhost)
+    management = Management(
+        settings.management, *settings.management_log_in, settings.vhost, settings.tls_context()
+    )
     try:
-        found += _exchanges(settings, await management.exchanges())
+        policies = [one for one in await management.policies() if settings.names_policy(one.name)]
+        found += _exchanges(settings, await management.exchanges(), policies)
     except ManagementError as error:
         found.append(("management", "bad", str(error)))
     finally:
@@ -68,8 +71,14 @@ async def _log_in(settings: RabbitSettings) -> list[Found]:
     return found
 
 
-def _exchanges(settings: RabbitSettings, there: list[ExchangeFound]) -> Iterator[Found]:
-    wanted = [one for one in there if one.name and settings.wants(one.name)]
+def _exchanges(
+    settings: RabbitSettings, there: list[ExchangeFound], policies: list[PolicyFound]
+) -> Iterator[Found]:
+    wanted = [
+        one
+        for one in there
+        if one.name and (settings.wants(one.name) or any(policy.applies_to(one.name) for policy in policies))
+    ]
     yield "management", "ok", f"{settings.management} lists {len(there)} exchanges"
     if wanted:
         names = ", ".join(f"{one.name} ({one.type})" for one in wanted)

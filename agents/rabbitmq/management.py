@@ -5,6 +5,8 @@ AMQP itself has no way to list either. Source: RabbitMQ's HTTP API, 3.8 and late
 
 from __future__ import annotations
 
+import re
+import ssl
 from typing import Any
 from urllib.parse import quote
 
@@ -41,18 +43,47 @@ class BindingFound(Struct, frozen=True):
     arguments: dict[str, Any] = {}
 
 
+class PolicyFound(Struct, frozen=True, rename={"apply_to": "apply-to"}):
+    """A policy. `pattern`: a regular expression on names; it may match anywhere."""
+
+    name: str
+    pattern: str
+    apply_to: str = "all"
+
+    def applies_to(self, exchange: str) -> bool:
+        """Whether the policy's pattern has an exchange. Those of the server itself are nobody's."""
+        if self.apply_to not in ("all", "exchanges") or not exchange or exchange.startswith("amq."):
+            return False
+        try:
+            return re.search(self.pattern, exchange) is not None
+        except re.error:  # the server's dialect knows more than this one
+            return False
+
+
 class Management:
     """Calls of one virtual host, until `close`."""
 
-    def __init__(self, url: str, user: str, password: str, vhost: str) -> None:
+    def __init__(
+        self, url: str, user: str, password: str, vhost: str, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls`: for a URL of https; default: the system's authorities."""
         self._url = url.rstrip("/")
         self._vhost = quote(vhost, safe="")
         timeout = aiohttp.ClientTimeout(total=_SECONDS)
-        self._http = aiohttp.ClientSession(auth=aiohttp.BasicAuth(user, password), timeout=timeout)
+        self._http = aiohttp.ClientSession(
+            auth=aiohttp.BasicAuth(user, password),
+            timeout=timeout,
+            connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
+        )
 
     async def exchanges(self) -> list[ExchangeFound]:
         """Returns all exchanges of the virtual host. Raises ManagementError."""
         found: list[ExchangeFound] = await self._get(f"exchanges/{self._vhost}", list[ExchangeFound])
+        return found
+
+    async def policies(self) -> list[PolicyFound]:
+        """Returns the policies of the virtual host. Raises ManagementError."""
+        found: list[PolicyFound] = await self._get(f"policies/{self._vhost}", list[PolicyFound])
         return found
 
     async def bindings(self, exchange: str) -> list[BindingFound]:

@@ -25,7 +25,9 @@ class RabbitSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_on
     """The table [rabbitmq].
 
     `exchanges`: names, with `*` and `?` as in file names: exchanges with such a name exist alike at all
-    sites, and what is published to them reaches bindings of all sites. `declare`: exchanges to make.
+    sites, and what is published to them reaches bindings of all sites. `policies`: names of policies, in the
+    same spelling: exchanges to which one applies at this server are carried as well. `declare`: exchanges to
+    make.
     `user_id`: what becomes of a message's user id at this site: `header` moves it to x-treecast-user-id,
     `keep` needs a user with the tag impersonator. `prefetch`: messages that the server has given out and that
     are not stored yet. `window`: publishes that wait for a confirm.
@@ -33,11 +35,15 @@ class RabbitSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_on
 
     address: str = "127.0.0.1:5672"
     management: str = "http://127.0.0.1:15672"
+    management_user: str = ""
+    management_password: str = ""
+    management_password_file: str = ""
     vhost: str = "/"
     user: str = "guest"
     password: str = ""
     password_file: str = ""
     exchanges: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     declare: tuple[DeclaredExchange, ...] = ()
     user_id: Literal["header", "keep"] = "header"
     prefetch: Annotated[int, Meta(ge=1, le=65535)] = 2000
@@ -51,6 +57,16 @@ class RabbitSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_on
         if self.password_file:
             return read_secret(Path(self.password_file), "rabbitmq.password_file")
         return self.password or ("guest" if self.user == "guest" else "")
+
+    @property
+    def management_log_in(self) -> tuple[str, str]:
+        """User and password for the management plugin: its own, or those of AMQP. Raises SettingsError."""
+        if not self.management_user:
+            return self.user, self.secret
+        if self.management_password_file:
+            path = Path(self.management_password_file)
+            return self.management_user, read_secret(path, "rabbitmq.management_password_file")
+        return self.management_user, self.management_password
 
     @property
     def mechanism(self) -> str:
@@ -67,6 +83,10 @@ class RabbitSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_on
             fnmatchcase(exchange, pattern) for pattern in self.exchanges
         )
 
+    def names_policy(self, policy: str) -> bool:
+        """Whether the exchanges of a policy are carried."""
+        return any(fnmatchcase(policy, pattern) for pattern in self.policies)
+
     def tls_context(self) -> ssl.SSLContext | None:
         """Returns the context for the connection to the server; None: no TLS. Raises SettingsError."""
         return self.context_for("rabbitmq")
@@ -80,7 +100,8 @@ class RabbitAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self) -> None:
         """Raises SettingsError for what cannot be right."""
-        if not self.rabbitmq.exchanges and not self.rabbitmq.declare:
+        rabbit = self.rabbitmq
+        if not rabbit.exchanges and not rabbit.declare and not rabbit.policies:
             raise SettingsError('rabbitmq.exchanges: nothing would be carried; name some, as in ["orders"]')
-        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.rabbitmq.server)
-        _ = (self.rabbitmq.secret, self.rabbitmq.tls_context())
+        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, rabbit.server)
+        _ = (rabbit.secret, rabbit.management_log_in, rabbit.tls_context())

@@ -22,7 +22,7 @@ from .bindings import difference, kept, own_bindings, wanted_elsewhere, wanted_h
 from .connection import AmqpConnection, CallRefused, ConnectionLost
 from .exchanges import Definition, Plan, announce, plan, prefix_of, read_all
 from .inbound import Inbound
-from .management import ExchangeFound, Management, ManagementError
+from .management import ExchangeFound, Management, ManagementError, PolicyFound
 from .outbound import Outbound
 from .settings import RabbitSettings
 
@@ -58,6 +58,7 @@ class Upkeep:
         self._outbound = outbound
         self._troubles = troubles
         self._remember = remember
+        self._policies: list[PolicyFound] = []  # whose exchanges are carried
         self._wanted: set[Pattern] = set()
         self._missed: set[Pattern] = set()  # wanted, and not found by the last look
         self._counted = 0.0  # the loop's time of the last look that counted as one
@@ -130,7 +131,10 @@ class Upkeep:
         """Returns whether the server and the coordinator could be asked. Raises ConnectionLost."""
         async with self._busy:
             try:
-                local = [one for one in await self._management.exchanges() if self._settings.wants(one.name)]
+                if self._settings.policies:
+                    there = await self._management.policies()
+                    self._policies = [one for one in there if self._settings.names_policy(one.name)]
+                local = [one for one in await self._management.exchanges() if self._carries(one.name)]
                 made = self._plan(local)
                 clashes = {**made.clashes, **await self._announce(made)}
                 carried = {name: kind for name, kind in made.carried.items() if name not in clashes}
@@ -147,11 +151,15 @@ class Upkeep:
         await self._rebind()
         return True
 
+    def _carries(self, exchange: str) -> bool:
+        """Whether an exchange is carried at this site, by its name or by a policy."""
+        return self._settings.wants(exchange) or any(one.applies_to(exchange) for one in self._policies)
+
     def _plan(self, local: list[ExchangeFound]) -> Plan:
         rabbit = self._settings
         shared = read_all(rabbit.vhost, self._host.defined(prefix_of(rabbit.vhost)))
         asked = {one.name: Definition(one.type, one.durable) for one in rabbit.declare}
-        return plan(local, asked, {name: one for name, one in shared.items() if rabbit.wants(name)})
+        return plan(local, asked, {name: one for name, one in shared.items() if self._carries(name)})
 
     async def _announce(self, made: Plan) -> dict[str, str]:
         try:

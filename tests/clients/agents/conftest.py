@@ -18,6 +18,7 @@ if str(ROOT) not in sys.path:  # tests import `bench.peers`, which knows RabbitM
 
 from bench.peers.rabbitmq import missing  # noqa: E402
 from bench.peers.rabbitmq.node import PortMapper  # noqa: E402
+from tests.clients.agents.authority import Authority  # noqa: E402
 from tests.clients.agents.sites import Agent, Server  # noqa: E402
 
 ONE, OTHER = "lisbon", "oslo"
@@ -39,8 +40,13 @@ class Site:
         return Agent(name, self.folder, self.server, self._hub.control, token, rabbit, agent)
 
 
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), require_tool("openssl"))
+
+
 @pytest.fixture(scope="module")
-def rabbits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+def rabbits(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[list[Server]]:
     """Two servers, the second one without the event exchange, and with a bound on messages."""
     reason = missing()
     if reason:
@@ -50,8 +56,15 @@ def rabbits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
     folder = tmp_path_factory.mktemp("rabbitmq")
     mapper = PortMapper(folder)
     servers = [
-        Server(ONE, folder / ONE, mapper),
-        Server(OTHER, folder / OTHER, mapper, events=False, more=f"max_message_size = {LARGEST}\n"),
+        Server(ONE, folder / ONE, mapper, authority),
+        Server(
+            OTHER,
+            folder / OTHER,
+            mapper,
+            authority,
+            events=False,
+            more=f"max_message_size = {LARGEST}\n",
+        ),
     ]
     try:
         for server in servers:

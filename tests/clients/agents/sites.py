@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import time
@@ -14,14 +15,22 @@ import pika
 import pika.exceptions
 from bench.core.process import free_port
 from bench.peers.rabbitmq.node import Node, PortMapper
+from tests.clients.agents.authority import Authority
 from tests.clients.agents.process import AgentProcess
 
 PATIENCE = 240.0  # seconds until a test gives up; nothing is asserted about it
 USER = "treecast"
+CERTIFIED = "localhost"  # the common name of the certificate, and a user without a password
 DEFINITIONS: dict[str, Any] = {
-    "users": [{"name": USER, "password": USER, "tags": "administrator"}],
+    "users": [
+        {"name": USER, "password": USER, "tags": "administrator"},
+        {"name": CERTIFIED, "password_hash": "", "tags": ""},
+    ],
     "vhosts": [{"name": "/"}],
-    "permissions": [{"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
+    "permissions": [
+        {"user": user, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+        for user in (USER, CERTIFIED)
+    ],
 }
 
 
@@ -33,14 +42,29 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Server:
-    """A RabbitMQ server on loopback. `events`: with the event exchange plugin."""
+    """A RabbitMQ server on loopback. `tls_port`: of a listener that asks for a certificate."""
 
     def __init__(
-        self, name: str, folder: Path, mapper: PortMapper, *, events: bool = True, more: str = ""
+        self,
+        name: str,
+        folder: Path,
+        mapper: PortMapper,
+        authority: Authority,
+        *,
+        events: bool = True,
+        more: str = "",
     ) -> None:
-        """`more`: lines of its configuration."""
-        self.management = free_port()
-        plugins = ("rabbitmq_management", *(("rabbitmq_event_exchange",) if events else ()))
+        """`authority`: whose certificates both ends have. `events`: with the event exchange plugin. `more`:
+        lines of its configuration."""
+        self.management, self.tls_port = free_port(), free_port()
+        plugins = ("rabbitmq_management", "rabbitmq_auth_mechanism_ssl")
+        plugins += ("rabbitmq_event_exchange",) if events else ()
+        more += f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\nssl_cert_login_from = common_name\n"
+        files = {"cacertfile": authority.ca, "certfile": authority.server, "keyfile": authority.server}
+        more += "".join(f"ssl_options.{option} = {file}\n" for option, file in files.items())
+        more += "ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n"
+        names = ("PLAIN", "AMQPLAIN", "EXTERNAL")
+        more += "".join(f"auth_mechanisms.{number} = {name}\n" for number, name in enumerate(names, 1))
         more += f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.management}\n"
         self.node = Node(name, folder, mapper, DEFINITIONS, plugins, more)
         self._connections: list[pika.BlockingConnection] = []
@@ -61,6 +85,20 @@ class Server:
         except OSError:
             return None
 
+    def put(self, path: str, body: dict[str, Any]) -> None:
+        """Makes a change by the management API."""
+        self._change("PUT", path, json.dumps(body).encode())
+
+    def delete(self, path: str) -> None:
+        self._change("DELETE", path, None)
+
+    def _change(self, method: str, path: str, body: bytes | None) -> None:
+        url = f"http://127.0.0.1:{self.management}/api/{path}"
+        log_in = base64.b64encode(f"{USER}:{USER}".encode()).decode()
+        headers = {"Authorization": f"Basic {log_in}", "Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method), timeout=30):
+            pass
+
     def connect(self) -> pika.BlockingConnection:
         """Returns a connection, which `disconnect` closes."""
         login = pika.PlainCredentials(USER, USER)
@@ -80,9 +118,10 @@ class Agent(AgentProcess):
     def __init__(
         self, site: str, folder: Path, server: Server, join: str, token: Path, rabbit: str, agent: str = ""
     ) -> None:
-        """`rabbit` and `agent`: more lines of the tables."""
+        """`rabbit` and `agent`: more lines of the tables; `rabbit` may have the log-in."""
+        log_in = f'address = "127.0.0.1:{server.node.port}"\nuser = "{USER}"\npassword = "{USER}"\n'
         table = (
-            f'[rabbitmq]\naddress = "127.0.0.1:{server.node.port}"\nuser = "{USER}"\npassword = "{USER}"\n'
+            f"[rabbitmq]\n{'' if 'user =' in rabbit else log_in}"
             f'management = "http://127.0.0.1:{server.management}"\npoll_seconds = 0.5\n{rabbit}'
         )
         super().__init__("rabbitmq", site, folder, join, token, agent, table, PATIENCE)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pika
 import pytest
+from tests.clients.agents.authority import Authority
 from tests.clients.agents.conftest import LARGEST, Site
-from tests.clients.agents.sites import PATIENCE, Agent, Server, until
+from tests.clients.agents.sites import CERTIFIED, PATIENCE, USER, Agent, Server, until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -338,3 +339,56 @@ def test_doctor_and_status_say_what_is_wrong(sites: list[Site], start: Start, na
     )
     assert doctor.returncode == 1
     assert "ACCESS_REFUSED" in doctor.stdout
+
+
+def test_exchanges_that_a_policy_names(sites: list[Site], start: Start, name: str) -> None:
+    """One that is made later counts at once, and one that is cleared no longer."""
+    policy = f'policies = ["{name}-*"]'
+    agents = joined(start, sites, policy)
+    for site in sites:
+        site.server.connect().channel().exchange_declare(f"{name}.left", "topic")
+        body = {
+            "pattern": f"^{name}\\.orders",
+            "definition": {"alternate-exchange": "amq.fanout"},
+            "apply-to": "exchanges",
+        }
+        site.server.put(f"policies/%2F/{name}-sites", body)
+    sites[0].server.connect().channel().exchange_declare(f"{name}.orders", "topic", durable=True)
+    for agent in agents:
+        agent.until(lambda found: found["exchanges"] == {f"{name}.orders": "topic"}, "it is not carried")
+    queue = Queue(sites[1].server, name).bind(f"{name}.orders", "#")
+    bound(sites[0], agents[0], f"{name}.orders", {"#"})
+    publish(sites[0].server, f"{name}.orders", [("k", b"1", None)])
+    assert [body for _, _, body in queue.take(1)] == [b"1"]
+    for site in sites:
+        site.server.delete(f"policies/%2F/{name}-sites")
+    for agent in agents:
+        agent.until(lambda found: found["exchanges"] == {}, "it is carried still")
+    assert agents[0].status()["troubles"] == []
+
+
+def test_a_log_in_by_certificate(sites: list[Site], start: Start, name: str, authority: Authority) -> None:
+    """Over TLS, at a listener that asks for a certificate: the agent has no password."""
+    log_in = (
+        f'address = "127.0.0.1:{sites[0].server.tls_port}"\nuser = "{CERTIFIED}"\n'
+        f'management_user = "{USER}"\nmanagement_password = "{USER}"\n'
+        f'tls = true\ntls_ca = "{authority.ca}"\ntls_certificate = "{authority.client}"\n'
+    )
+    agents = [start(sites[0].agent(log_in + declare(name))), start(sites[1].agent(declare(name)))]
+    for agent in agents:
+        agent.until(lambda found: found["serving"], "the agent does not serve")
+    found = sites[0].server.api("connections") or []
+    assert {(one["user"], one["ssl"], one["auth_mechanism"]) for one in found if one["user"] != USER} == {
+        (CERTIFIED, True, "EXTERNAL")
+    }
+    queue = Queue(sites[1].server, name).bind(name, "#")
+    bound(sites[0], agents[0], name, {"#"})
+    publish(sites[0].server, name, [("k", b"%d" % number, None) for number in range(50)])
+    assert [body for _, _, body in queue.take(50)] == [b"%d" % number for number in range(50)]
+    doctor = [*agents[0].command()[:3], "agent", "doctor", "--config", str(agents[0].config)]
+    assert subprocess.run(doctor, capture_output=True, check=False).returncode == 0
+    untrusted = agents[0].config.read_text().replace(f'tls_ca = "{authority.ca}"\n', "")
+    agents[0].config.write_text(untrusted)
+    done = subprocess.run(doctor, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "certificate" in done.stdout
