@@ -14,7 +14,7 @@ from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.visitors import Visitor, Visitors
 
 if TYPE_CHECKING:
-    from .tls import TlsLayer
+    from .tls import TlsFiles, TlsLayer
 
 
 class TlsSettings(Struct, frozen=True):
@@ -183,7 +183,7 @@ class Listeners:
     `admits`: returns whether there is room for one more connection. `visitors`: the limits on them, before
     and after the TLS handshake. `address`: the (host, port) without TLS,
     or the configured one if that listener is off. `tls_address`: the (host, port) with TLS, None if it is
-    off.
+    off. `tls_files`: of that listener, while it is open.
     """
 
     def __init__(
@@ -198,6 +198,7 @@ class Listeners:
         self.visitors = Visitors()
         self.address = (settings.host, settings.port)
         self.tls_address: tuple[str, int] | None = None
+        self.tls_files: TlsFiles | None = None
         self.loop: asyncio.AbstractEventLoop
         self.refused = refused
         self._settings = settings
@@ -232,14 +233,15 @@ class Listeners:
             self._on_unix = True
 
     async def _open_tls(self, tls: TlsSettings) -> tuple[str, int]:
-        from .tls import TlsLayer, tls_context  # imported here because few listeners need it
+        from .tls import TlsFiles, TlsLayer  # imported here because few listeners need it
 
-        settings, context = self._settings, tls_context(tls)
+        settings = self._settings
+        self.tls_files = files = TlsFiles(tls)
 
         def secured() -> asyncio.BaseProtocol:
             if not self._has_room():
                 return TurnedAway()
-            return TlsLayer(self, context, settings.connect_seconds, self._connect)
+            return TlsLayer(self, files.context, settings.connect_seconds, self._connect)
 
         return await self._open_tcp(settings.tls_host, settings.tls_port, secured)
 

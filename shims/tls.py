@@ -16,6 +16,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast
 
 from treecast.middleware.model.visitors import Visitor
@@ -272,6 +273,43 @@ def why_refused(error: ssl.SSLError) -> str:
 def _peer(transport: asyncio.Transport) -> str:
     peer = transport.get_extra_info("peername")
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client that has gone"
+
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsFiles:
+    """The files of a TLS listener, read again when they change. `context` is for new connections."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Raises OSError for unusable files."""
+        self._settings = settings
+        self._seen = self._stamp()
+        self.context = tls_context(settings)
+
+    def look(self, *, again: bool = False) -> bool:
+        """Reads the files if they have changed, or `again`. Returns whether it has.
+
+        Raises OSError (ssl.SSLError is one) if they cannot be used: what was read before holds.
+        """
+        stamp = self._stamp()
+        if stamp == self._seen and not again:
+            return False
+        self._seen = stamp
+        self.context = tls_context(self._settings)
+        return True
+
+    def _stamp(self) -> Stamp:
+        files = (self._settings.certificate, self._settings.key, self._settings.authority)
+        return tuple([_stamp_of(path) for path in files if path is not None])
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:

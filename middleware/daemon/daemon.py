@@ -22,6 +22,7 @@ from treecast.shims.amqp.dialect import AmqpDialect
 from treecast.shims.face import Exchanges, Face, OpenListener
 
 from .admin import AdminServer
+from .certificates import WatchedCertificates
 from .control import ControlServer
 from .explain import Explanation
 from .faces import FACES, FaceKind, listeners, shown, wanted
@@ -72,6 +73,7 @@ class Daemon:
         self._room: RoomWatch | None = None
         self._guard: Guard | None = None
         self._users: WatchedUsers | None = None
+        self._certificates = WatchedCertificates()
         self._telemetry: Telemetry | None = None
         self._addresses: ListenerAddresses | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,7 +124,9 @@ class Daemon:
         room.start()
         guard.start()
         users.start()
+        self._certificates.start()
         self.subject.users = users
+        self.subject.certificates = self._certificates
         warn_of_open_doors(users.identities, self.listeners.values())
         self._start_telemetry(broker)
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
@@ -199,6 +203,7 @@ class Daemon:
             self._claim,
             self._joining,
             users.identities,
+            self._certificates,
         )
         for kind in self._kinds:
             if kind.is_on(self.settings):
@@ -325,6 +330,13 @@ class Daemon:
         faces = (f"{name}={one.address}" for name, one in self.listeners.items())
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 
+    def read_again(self) -> None:
+        """Reads users, rights and certificates again, changed or not. What is wrong changes nothing, and is
+        said in the log and by `treecast status`."""
+        if self._users is not None:
+            self._users.look(again=True)
+        self._certificates.look(again=True)
+
     async def _keep_house(self, broker: Broker) -> None:
         """Calls the broker's housekeeping at the times that it asks for."""
         while True:
@@ -366,6 +378,7 @@ class Daemon:
             await self._guard.close()
         if self._users is not None:
             await self._users.close()
+        await self._certificates.close()
         if self._telemetry is not None:
             await self._telemetry.close()
         for task in self._tasks:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import termios
+from collections.abc import Callable
 
 from treecast.middleware.model.logs import Log
 
@@ -16,11 +18,12 @@ from .private import keep_private
 
 _log = Log(__name__)
 FAILED = 1
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STDIN = 0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(loaded: Loaded) -> int:
-    """Serves until SIGTERM, SIGINT or SIGHUP and returns the exit code. Prints one ready line to stdout."""
+    """Serves until SIGTERM or SIGINT and returns the exit code. Prints one ready line to stdout."""
     keep_private()
     tuning.tune_malloc()
     tuning.raise_open_files()
@@ -41,6 +44,7 @@ async def _serve(loaded: Loaded) -> int:
         print(f"treecast up: {error}", file=sys.stderr)
         return FAILED
     say(daemon.now_serving())
+    signals.read_again = daemon.read_again
     tuning.freeze_heap()
     await signals.first.wait()
     _log.info("stopping; another signal stops at once")
@@ -74,17 +78,40 @@ async def _started(daemon: Daemon, signals: Signals) -> bool:
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP. The first requests an orderly end, the second a quick one."""
+    """SIGTERM and SIGINT: the first requests an orderly end, the second a quick one. SIGHUP: files are read
+    again, or, when the terminal of the daemon has gone, an end."""
 
     def __init__(self) -> None:
+        self.read_again: Callable[[], None] = _not_yet
+        self._terminal = has_terminal()
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._received)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+
+    def _hung_up(self) -> None:
+        if self._terminal and not has_terminal():
+            self._received()
+        else:
+            self.read_again()
 
     def _received(self) -> None:
         (self.second if self.first.is_set() else self.first).set()
+
+
+def _not_yet() -> None:
+    _log.info("SIGHUP before it serves: nothing to read again")
+
+
+def has_terminal() -> bool:
+    """Whether standard input is a terminal. One that was closed answers nothing any more."""
+    try:
+        termios.tcgetattr(_STDIN)
+    except (OSError, termios.error):
+        return False
+    return True
 
 
 def say(line: str) -> None:

@@ -108,7 +108,7 @@ class Subject(Struct):
 
     `joined`: None for a host alone. `troubles`: None if nothing watches for them. `pages`: what
     faces add to the admin address. `explanation` and `listening`: None until all faces are open.
-    `users`: whoever watches the file of users.
+    `users`: whoever watches the file of users. `certificates`: whoever watches those of the faces.
     """
 
     settings: Settings
@@ -123,6 +123,7 @@ class Subject(Struct):
     explanation: Explanation | None = None
     listening: Listening | None = None
     users: Watched | None = None
+    certificates: WatchedFiles | None = None
 
 
 class Watched(Protocol):
@@ -131,6 +132,14 @@ class Watched(Protocol):
     @property
     def trouble(self) -> str:
         """Why the file cannot be used as it is now, as a sentence; empty if it can."""
+
+
+class WatchedFiles(Protocol):
+    """Watches several files."""
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Why some cannot be used as they are now, each as a sentence."""
 
 
 class Listening(Protocol):
@@ -148,6 +157,7 @@ def _problems(subject: Subject) -> list[str]:
     found = list(subject.troubles.texts()) if subject.troubles is not None else []
     found += subject.listening.problems if subject.listening is not None else ()
     found += [subject.users.trouble] if subject.users is not None and subject.users.trouble else ()
+    found += subject.certificates.troubles if subject.certificates is not None else ()
     return [*found, *(subject.joined.problems() if subject.joined is not None else ())]
 
 

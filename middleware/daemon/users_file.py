@@ -136,10 +136,10 @@ class WatchedUsers:
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def look(self) -> None:
-        """Reads the file again if it has changed."""
+    def look(self, *, again: bool = False) -> None:
+        """Reads the file again if it has changed, or `again`."""
         stamp = self._stamp()
-        if stamp == self._seen:
+        if stamp == self._seen and (stamp is None or not again):
             return
         self._seen = stamp
         try:

@@ -15,6 +15,7 @@ from treecast.middleware.model.counters import Counters, FaceCounters
 from treecast.middleware.model.visitors import Visitors
 from treecast.shims.face import SECURED, OpenListener
 
+from ..certificates import WatchedCertificates
 from ..guard import Guard
 from ..listeners import cannot_listen
 from ..settings import Settings
@@ -32,7 +33,8 @@ class FaceContext(Struct, frozen=True):
     """The daemon's parts that faces use.
 
     `admits`: whether there is room for one more connection. `claim`: returns the path of a listener's Unix
-    socket. `joining`: None for a host alone. `identities`: users and rules.
+    socket. `joining`: None for a host alone. `identities`: users and rules. `certificates`: the TLS files
+    that are watched.
     """
 
     settings: Settings
@@ -44,6 +46,7 @@ class FaceContext(Struct, frozen=True):
     claim: Callable[[str], Path | None]
     joining: Joining | None
     identities: Identities
+    certificates: WatchedCertificates
 
     def visitors(self, counters: FaceCounters, *, logs_in: bool) -> Visitors:
         """Returns the limits on connections. `logs_in`: whether the protocol begins with a log-in."""
@@ -86,6 +89,7 @@ class FaceAddresses:
     def limit(self, listeners: Listeners, context: FaceContext, visitors: Visitors) -> None:
         listeners.admits = context.admits
         listeners.visitors = visitors
+        context.certificates.add(self.name, listeners)
 
     async def open(self, face: Listening) -> list[OpenListener]:
         """Starts a face. Raises StartError if an address is not to be had."""

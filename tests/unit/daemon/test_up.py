@@ -161,7 +161,7 @@ def test_wrong_use(flags: list[str], said: str, start_daemon) -> None:
     assert daemon.process.returncode == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_nothing_is_left_behind(number: signal.Signals, start_daemon) -> None:
     daemon = start_daemon()
     produce(daemon, "t", 3)
