@@ -2,7 +2,7 @@
 
   filter      = conjunction { ("or" | "||" | "∨") conjunction }
   conjunction = negation { ("and" | "&&" | "∧") negation }
-  negation    = ("not" | "!" | "¬") negation | "(" filter ")" | "true" | "false" | constraint
+  negation    = ("not" | "!" | "¬") negation | [ "sql" ] "(" filter ")" | "true" | "false" | constraint
   constraint  = attribute relation constant
   attribute   = name { "." name } | name "(" [ attribute { "," attribute } ] ")"
   relation    = "==" | "=" | "!=" | "<" | "<=" | ">" | ">=" | "prefix"
@@ -10,6 +10,7 @@
 
 A name with characters other than letters, digits, `_` and `-` stands between backquotes. A string stands
 between quotes or as a bare word (`stock == GOOGL`, `ip.dst == 192.168.0.1`). Keywords are case-insensitive.
+`sql(...)` holds where its filter is true in three-valued logic.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from .errors import FilterError
+from .three_valued import where_true
 from .tokens import Kind, Token, tokens
 from .tree import (
     EVERYTHING,
@@ -101,12 +103,17 @@ class Parser:
         if self.took("not"):
             tree: Filter = Not(self._deeper(position)._negation())
         elif self.took("("):
-            tree = self._deeper(position).either()
-            if not self.took(")"):
-                raise self.error("')'")
+            tree = self._inside(position)
         else:
             return self._literal()
         self._depth -= 1
+        return tree
+
+    def _inside(self, position: int) -> Filter:
+        """Returns the filter up to the bracket that closes."""
+        tree = self._deeper(position).either()
+        if not self.took(")"):
+            raise self.error("')'")
         return tree
 
     def _deeper(self, position: int) -> Parser:
@@ -120,12 +127,18 @@ class Parser:
             return EVERYTHING
         if self.took("false"):
             return NOTHING
-        return self._constraint()
+        position = self.next.position
+        name = self.name()
+        if name.lower() == "sql" and self.took("("):
+            tree = where_true(self._inside(position))
+            self._depth -= 1
+            return tree
+        return self._constraint(name)
 
     # --- constraints
 
-    def _constraint(self) -> Constraint:
-        attribute = self._attribute()
+    def _constraint(self, name: str) -> Constraint:
+        attribute = self._attribute(name)
         if self.next.kind is not Kind.SIGN or self.next.text not in _RELATIONS:
             raise self.error("==, !=, <, <=, >, >= or prefix")
         relation = _RELATIONS[self.take().text]
@@ -137,8 +150,7 @@ class Parser:
             raise FilterError("true and false can only be equal or not", self.text, position)
         return Constraint(attribute, relation, constant)
 
-    def _attribute(self) -> Attribute:
-        name = self.name()
+    def _attribute(self, name: str) -> Attribute:
         if not self.took("("):
             return self.field(name)
         if self.took(")"):
