@@ -3,7 +3,8 @@
 Sources: Nasdaq TotalView-ITCH 5.0 (2020), sections 4.3.1, 4.3.2 and 4.4; MoldUDP64 1.00, section 2.
 
     add order   type(8) locate(16) tracking(16) timestamp(48) reference(64) side(8) shares(32) stock(64)
-    price(32) packet      session(80) sequence(64) count(16), then count times length(16) message
+                price(32)
+    packet      session(80) sequence(64) count(16), then count times length(16) message
 """
 
 from __future__ import annotations

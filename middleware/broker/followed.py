@@ -25,7 +25,7 @@ class FollowedPartition(LogPartition):
     A chunk is shown to waiting readers before it is appended, and kept in memory until `forget_fresh`.
     Waiting readers thus get it before the disk does, without reading the file. Nothing is lost by that: the
     leader has the chunk already. After a kill, a reader may have seen more than the replica holds, and the
-    leader answers it (`tests/unit/relay/test_partition_offsets.py`).
+    leader answers it (`tests/unit/relay/test_partition_ahead.py`).
 
     Readers may ask for any offset of the chunk, not only for its first: whom the leader served before the
     replica caught up is ahead of it. Readers of committed records get a chunk only from the log, because the
