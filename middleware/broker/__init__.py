@@ -15,7 +15,7 @@ from .cluster import (
     TransactionHome,
 )
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
-from .filtering import FilteredReads
+from .filtering import FilteredReads, content_filter
 from .internal import INTERNAL
 from .long_poll import FetchWait, LongPolls
 from .partition import takes_runs
@@ -133,6 +133,7 @@ __all__ = [
     "TransactionListing",
     "Turn",
     "committed_offset",
+    "content_filter",
     "read_at",
     "surely_most_of",
     "takes_runs",

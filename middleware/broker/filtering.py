@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import lru_cache
 
+from treecast.middleware.filters.content import StatelessFilter
 from treecast.middleware.filters.errors import FilterError
 from treecast.middleware.filters.evaluate import StatefulFilterError, check_stateless
 from treecast.middleware.filters.parse import parse
@@ -19,6 +20,7 @@ from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Record
+from treecast.middleware.model.wishes import ContentFilter
 from treecast.middleware.wire.record_batch import (
     AT_ONCE,
     BatchHeader,
@@ -31,6 +33,7 @@ from treecast.middleware.wire.record_batch import (
 from .values import PartitionRead
 
 _EXAMINED = 500  # records examined before the loop gets its turn
+LONGEST_OF_SUBSCRIPTION = 4096  # characters: each message of the topics is evaluated, and each is kept
 
 
 @lru_cache(maxsize=256)
@@ -42,6 +45,17 @@ def parsed(text: str) -> Filter:
     except (FilterError, StatefulFilterError) as error:
         raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
     return tree
+
+
+@lru_cache(maxsize=256)
+def content_filter(text: str) -> ContentFilter:
+    """Returns the filter of a subscription. Raises INVALID_REQUEST as `parsed`, and if it is too long."""
+    if len(text) > LONGEST_OF_SUBSCRIPTION:
+        most = f"{LONGEST_OF_SUBSCRIPTION:,}"
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"a filter of a subscription has at most {most} characters: shorten it"
+        )
+    return StatelessFilter(parsed(text))
 
 
 class FilteredReads:

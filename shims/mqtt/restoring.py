@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treecast.middleware.broker import content_filter
 from treecast.middleware.broker.pubsub import Creditor, Owed, Subscription, SubscriptionRecord
 
 from .codec_read import split_share
@@ -58,6 +59,7 @@ def _subscribe(sessions: Sessions, state: SessionState, filter: bytes, kept: Sub
         bool(options & 8),
         kept.identifier,
         options >> 4,
+        content=content_filter(kept.content) if kept.content else None,
     )
     state.subscriptions[filter] = subscription
     if name:

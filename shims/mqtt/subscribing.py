@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
+from treecast.middleware.broker import content_filter
+from treecast.middleware.broker.pubsub import PubSub, Subscription, SubscriptionRecord, Waiter
 from treecast.middleware.model.budget import WorkBudget
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.wishes import ContentFilter
 
 from . import codec
 from .codec import MqttError, protocol_error
@@ -14,6 +17,7 @@ from .session_connection import ConnectionState
 from .session_state import SessionState
 from .sessions import AT_ONCE, Sessions
 
+FILTER = "x-treecast-filter"  # the user property of SUBSCRIBE with a filter on the messages
 _REFUSED_311 = 0x80
 _ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # malformed filters end the connection
 
@@ -94,6 +98,8 @@ class Kept(Waiter):
                 continue
             identifiers = (subscription.identifier,) if subscription.identifier else ()
             for message in hub.retained.match(subscription.filter, hub.wall):
+                if not subscription.wants(message):
+                    continue
                 state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
             if self._fresh and work.spent():
                 work.later(self.confirmed)
@@ -124,22 +130,42 @@ class Granting(Steps):
         self._identifier = identifiers[0] if identifiers else 0
         self._reasons = bytearray()
         self._fresh: list[Subscription] = []  # those that are to receive retained messages
+        self._content: ContentFilter | None = None
+        self._fault = ""  # of the filter
 
     def step(self) -> bool:
         filters, reasons, work = self._packet.filters, self._reasons, self._sessions.work
+        if not reasons:
+            self._read_content()
         while len(reasons) < len(filters):
             reasons.append(self._reason(filters[len(reasons)]))
             if len(reasons) % AT_ONCE == 0 and work.spent():
                 return False
         answer = Suback(codec.SUBACK, self._packet.packet_id, bytes(reasons))
+        if self._fault:
+            answer = _explained(self._connection, answer, self._fault)
         Grant(self._connection, self._sessions, answer, self._fresh).confirmed()
         return True
 
+    def _read_content(self) -> None:
+        """Reads the filter that the packet's subscriptions have, if they have one."""
+        texts = [value for name, value in self._packet.properties.user if name == FILTER]
+        try:
+            if len(texts) > 1:
+                raise TreecastError(Fault.INVALID_REQUEST, f"{FILTER} is there twice: join them with 'and'")
+            if texts:
+                self._content = content_filter(texts[0])
+        except TreecastError as error:
+            self._fault = error.detail.partition("\n")[0]  # without the picture of the place
+
     def _reason(self, request: FilterRequest) -> int:
         """Subscribes to one filter and returns its reason code."""
+        if self._fault:
+            self._sessions.hub.counters.refused_filters += 1
+            return codec.IMPLEMENTATION_ERROR
         try:
             subscription, wants_retained = _grant(
-                self._sessions, self._state, self._connection.rights, request, self._identifier
+                self._sessions, self._state, self._connection.rights, request, self._identifier, self._content
             )
         except MqttError as error:
             if error.reason in _ENDS:
@@ -152,9 +178,16 @@ class Granting(Steps):
 
 
 def _grant(
-    sessions: Sessions, state: SessionState, rights: TopicRights, request: FilterRequest, identifier: int
+    sessions: Sessions,
+    state: SessionState,
+    rights: TopicRights,
+    request: FilterRequest,
+    identifier: int,
+    content: ContentFilter | None,
 ) -> tuple[Subscription, bool]:
     name, filter = split_share(request.filter)
+    if name and content is not None:  # a member would have to pass on what it does not want
+        raise MqttError(codec.IMPLEMENTATION_ERROR, "4.8.2", "a shared subscription has no filter")
     if name and request.no_local:
         raise protocol_error("MQTT-3.8.3-4", "no local on a shared subscription")
     check_filter(filter)
@@ -170,14 +203,24 @@ def _grant(
         request.retain_as_published,
         identifier,
         request.retain_handling,
+        content=content,
     )
     hub = sessions.hub
     new = hub.subscribe_shared(name, subscription) if name else hub.subscribe(subscription)
     state.subscriptions[request.filter] = subscription
     if hub.journal is not None and state.record is not None:
-        hub.journal.subscribed(state.record, request.filter, options_of(request), identifier)
+        kept = SubscriptionRecord(
+            options_of(request), identifier, content.text if content is not None else ""
+        )
+        hub.journal.subscribed(state.record, request.filter, kept)
     handling = request.retain_handling
     return subscription, not (name or handling == 2 or (handling == 1 and not new))
+
+
+def _explained(connection: ConnectionState, answer: Suback, fault: str) -> Suback:
+    """Returns the answer with a reason, if the client wants reasons and it is short enough for it."""
+    longer = Suback(answer.kind, answer.packet_id, answer.reasons, connection.output.explained(fault))
+    return longer if connection.output.fits(longer) else answer
 
 
 def options_of(request: FilterRequest) -> int:

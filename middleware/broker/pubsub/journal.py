@@ -297,9 +297,9 @@ class Journal:
             put_will(self._out, record.number, will)
         record.will = will
 
-    def subscribed(self, record: Creditor, filter: bytes, options: int, identifier: int) -> None:
-        record.subscriptions[filter] = SubscriptionRecord(options, identifier)
-        put_subscribed(self._out, record.number, filter, options, identifier)
+    def subscribed(self, record: Creditor, filter: bytes, one: SubscriptionRecord) -> None:
+        record.subscriptions[filter] = one
+        put_subscribed(self._out, record.number, filter, one)
 
     def unsubscribed(self, record: Creditor, filter: bytes) -> None:
         record.subscriptions.pop(filter, None)

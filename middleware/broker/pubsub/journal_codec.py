@@ -27,6 +27,7 @@
 |               | consecutive numbers                                                                       |
 | OWE_RUN       | session, first message, count: of a run                                                   |
 | OWNER         | session, name of the user to whom the client id belongs; none: nobody                    |
+| FILTERED      | session, text of the filter, topic filter: of the subscription                            |
 | OWE_SHARED    | as OWE, then the shared subscription: name, "/", filter                                   |
 
 A byte string is its size followed by the bytes.
@@ -38,7 +39,15 @@ from typing import Final
 
 from librt.strings import BytesWriter, read_f64_be, write_f64_be
 
-from .message import Creditor, Message, Owed, PromisedRun, WillRecord, numbered_messages
+from .message import (
+    Creditor,
+    Message,
+    Owed,
+    PromisedRun,
+    SubscriptionRecord,
+    WillRecord,
+    numbered_messages,
+)
 
 NEXT: Final = 1
 MESSAGE: Final = 2
@@ -64,6 +73,7 @@ RUN: Final = 21
 OWE_RUN: Final = 22
 OWE_SHARED: Final = 23
 OWNER: Final = 24
+FILTERED: Final = 25
 
 _RETAIN: Final = 4
 _SENT: Final = 8
@@ -142,12 +152,17 @@ def put_owner(out: BytesWriter, record: Creditor) -> None:
     put_bytes(out, record.user.encode())
 
 
-def put_subscribed(out: BytesWriter, session: int, filter: bytes, options: int, identifier: int) -> None:
+def put_subscribed(out: BytesWriter, session: int, filter: bytes, one: SubscriptionRecord) -> None:
     out.append(SUBSCRIBED)
     put(out, session)
-    put(out, options)
-    put(out, identifier)
+    put(out, one.options)
+    put(out, one.identifier)
     put_bytes(out, filter)
+    if one.content:
+        out.append(FILTERED)
+        put(out, session)
+        put_bytes(out, one.content.encode())
+        put_bytes(out, filter)
 
 
 def put_will(out: BytesWriter, session: int, will: WillRecord) -> None:
@@ -178,7 +193,7 @@ def put_state(out: BytesWriter, record: Creditor) -> None:
     if record.will is not None:
         put_will(out, record.number, record.will)
     for filter, subscription in record.subscriptions.items():
-        put_subscribed(out, record.number, filter, subscription.options, subscription.identifier)
+        put_subscribed(out, record.number, filter, subscription)
     for packet_id in record.incoming:
         put_entry(out, TAKEN, record.number, packet_id)
     for packet_id, message in record.sent.items():

@@ -398,11 +398,12 @@ class WillRecord:
 
 
 class SubscriptionRecord:
-    """A subscription's options as one number, and its identifier."""
+    """A subscription's options as one number, its identifier, and the text of its filter, "" for none."""
 
-    def __init__(self, options: int, identifier: int) -> None:
+    def __init__(self, options: int, identifier: int, content: str = "") -> None:
         self.options = options
         self.identifier = identifier
+        self.content = content
 
 
 class Creditor:

@@ -467,7 +467,8 @@ class PubSub:
 
     def _hand_out(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         count = 0
-        for target in targets.direct:
+        direct = targets.passing(message).direct if targets.filtered else targets.direct
+        for target in direct:
             if target.no_local and target.subscriber is publisher:
                 local = target.local
                 if local is None:
@@ -483,8 +484,8 @@ class PubSub:
     def takes_promised(self, targets: Targets, publisher: Subscriber | None) -> bool:
         """Whether `publish_run` accepts a run of QoS 1: its targets are independent, and not the publisher.
 
-        Recorded topics are taken message by message. Shared subscriptions look for a ready member for each
-        message. A client's own messages have to be sent between its acknowledgements.
+        Recorded topics and those with filters are taken message by message. Shared subscriptions look for a
+        ready member for each message. A client's own messages have to be sent between its acknowledgements.
         """
         return targets.apart and publisher not in [target.subscriber for target in targets.direct]
 
@@ -492,6 +493,11 @@ class PubSub:
         """As `publish`, for a run of QoS 0, or of QoS 1 if `takes_promised` allows it."""
         if self._recorder is not None:
             self._recorder.publisher = publisher
+        if targets.filtered:
+            for message in run.messages():
+                self._hand_out(message, targets, publisher)
+            self.published += run.count
+            return
         for target in targets.direct:
             if target.no_local and target.subscriber is publisher:
                 local = target.local

@@ -56,7 +56,7 @@ class Replay:
         elif kind == codec.RUN:
             for message in reader.run():
                 self._message(message)
-        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWNER:
+        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.FILTERED:
             self._of_session(kind, reader)
         else:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
@@ -136,6 +136,10 @@ class Replay:
         elif kind == codec.SUBSCRIBED:
             options, identifier = reader.number(), reader.number()
             record.subscriptions[reader.some()] = SubscriptionRecord(options, identifier)
+        elif kind == codec.FILTERED:
+            content, filter = reader.some().decode(), reader.some()
+            if filter in record.subscriptions:
+                record.subscriptions[filter].content = content
         elif kind == codec.UNSUBSCRIBED:
             record.subscriptions.pop(reader.some(), None)
         elif kind == codec.OWNER:
