@@ -138,6 +138,8 @@ class Pipeline:
         return any(Path(self._tables.path(t.BRONZE)).glob("topic=*"))
 
     def _drain(self, name: str) -> int:
+        if self._tables.make_way(name):
+            _log.info("query begins anew: it was killed before its first batch", query=name)
         writer: Any = self._frame(name).writeStream.queryName(name)
         writer = writer.option("checkpointLocation", self._tables.checkpoint(name)).trigger(availableNow=True)
         takers = {EPOCHS: self.epochs.take, MEASURES: self.measures.take}

@@ -21,6 +21,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -121,6 +122,19 @@ class Tables:
 
     def checkpoint(self, query: str) -> str:
         return str(self.root / "checkpoints" / query)
+
+    def make_way(self, query: str) -> bool:
+        """Removes the checkpoint of a query that was killed before it had planned a batch: nothing has been
+        read or written by it, and Spark refuses what is left of such an attempt for ever. Returns whether it
+        did.
+        """
+        folder = Path(self.checkpoint(query))
+        offsets = folder / "offsets"
+        begun = offsets.exists() and not any(path.name.isdigit() for path in offsets.iterdir())
+        if begun and any(offsets.iterdir()):
+            shutil.rmtree(folder)
+            return True
+        return False
 
     def lock(self) -> None:
         """Holds the folder until the process ends. Raises InUse."""
