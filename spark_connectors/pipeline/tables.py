@@ -129,12 +129,11 @@ class Tables:
         did.
         """
         folder = Path(self.checkpoint(query))
-        offsets = folder / "offsets"
-        begun = offsets.exists() and not any(path.name.isdigit() for path in offsets.iterdir())
-        if begun and any(offsets.iterdir()):
+        names = [path.name for path in (folder / "offsets").glob("*")]
+        leftovers = bool(names) and not any(name.isdigit() for name in names)
+        if leftovers:
             shutil.rmtree(folder)
-            return True
-        return False
+        return leftovers
 
     def lock(self) -> None:
         """Holds the folder until the process ends. Raises InUse."""
