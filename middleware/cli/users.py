@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from treecast.middleware.broker.access import (
@@ -119,6 +120,9 @@ def _with_password(name: str, password: bytes, admin: bool) -> User:
 def add_user(
     name: Name,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything.")] = False,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="Logs in by certificate only, without a password.")
+    ] = False,
     password_file: PasswordFile = None,
     file: File = None,
 ) -> None:
@@ -129,8 +133,12 @@ def add_user(
         raise CommandError(str(error)) from error
     if name in _load(file).users:
         raise CommandError(f"there is a user {name} already; `treecast users password` changes the password")
-    user = _with_password(name, _password(password_file), admin)
-    _change(file, lambda content: Content({**content.users, name: user}, content.rules))
+    if certificate and password_file is not None:
+        raise CommandError("a user of certificates only has no password: leave --password-file out")
+    user = (
+        User(name, admin=admin) if certificate else _with_password(name, _password(password_file), admin)
+    )
+    _change(file, lambda content: _with(content, user))
     say(f"added {name}" + (", who may do everything" if admin else "; `treecast acl add` gives rights"))
 
 
@@ -139,7 +147,7 @@ def change_password(name: Name, password_file: PasswordFile = None, file: File =
     """Changes a user's password. Open connections go on."""
     known = _user(_load(file), name)
     user = _with_password(name, _password(password_file), known.admin)
-    _change(file, lambda content: Content({**content.users, name: user}, content.rules))
+    _change(file, lambda content: _with(content, user))
     say(f"changed the password of {name}")
 
 
@@ -153,7 +161,12 @@ def delete_user(name: Name, file: File = None) -> None:
 
 def _without(content: Content, name: str) -> Content:
     left = {key: user for key, user in content.users.items() if key != name}
-    return Content(left, tuple([rule for rule in content.rules if rule.user != name]))
+    rules = tuple([rule for rule in content.rules if rule.user != name])
+    return msgspec.structs.replace(content, users=left, rules=rules)
+
+
+def _with(content: Content, user: User) -> Content:
+    return msgspec.structs.replace(content, users={**content.users, user.name: user})
 
 
 def _user(content: Content, name: str) -> User:

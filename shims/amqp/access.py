@@ -16,6 +16,7 @@ from treecast.middleware.broker.queues import Recorder
 from treecast.shims.identified import secret_of
 from treecast.shims.passwords import Passwords, Secret
 
+from .certificates import CertificateLogin
 from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
 
 KIND: Final = "users"  # kind of the stored definition
@@ -66,6 +67,17 @@ class KeptUsers(Users):
         for gone in before - self._stored:
             self.changed(gone)
         self.changed()
+
+    def certified(self, certificate: Mapping[str, object], login: CertificateLogin) -> str:
+        """By the store's rules, where it has some: a certificate that they give to nobody is no user's of the
+        store, whatever `login` makes of it."""
+        found, identities = super().certified(certificate, login), self.identities
+        if not identities.content.certificates:
+            return found
+        user = identities.user_of(certificate)
+        if identities.knows(user):
+            return user
+        return "" if identities.knows(found) else found
 
     def secret(self, user: str) -> Secret:
         stored = self.identities.knows(user)

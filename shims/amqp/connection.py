@@ -18,7 +18,6 @@ from treecast.shims.log_ins import Outcome
 from treecast.shims.ticks import Ticks
 
 from . import session_table
-from .certificates import user_of
 from .session import Session
 from .session_host import AmqpHost
 from .session_waiting import UNPLUGGED, Answered
@@ -88,7 +87,8 @@ class Connection:
         self.state.address = address_of(peer)
         secured = transport.get_extra_info("ssl_object")
         if secured is not None:
-            self.state.certified = user_of(secured.getpeercert() or {}, self._host.settings.certificate_login)
+            login = self._host.settings.certificate_login
+            self.state.certified = self._host.access.certified(secured.getpeercert() or {}, login)
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:

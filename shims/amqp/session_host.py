@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from treecast.middleware.broker.access import Authorizer, RabbitRights
@@ -14,6 +14,7 @@ from treecast.middleware.model.rights import Rights
 from treecast.shims.log_ins import Checks, Immediate
 from treecast.shims.passwords import Secret
 
+from .certificates import CertificateLogin, user_of
 from .codec import AmqpError
 from .codec_properties import fields
 from .counting import AmqpCounting
@@ -39,6 +40,9 @@ class Access(Rights, Protocol):
     def knows(self, user: str) -> bool:
         """Whether there is such a user, who then may log in with a certificate."""
 
+    def certified(self, certificate: Mapping[str, object], login: CertificateLogin) -> str:
+        """Returns the user whom a verified certificate names, "" if it names none."""
+
     def may_come(self, user: str, local: bool) -> bool:
         """Whether there is such a user, who may connect from its address. `local` is whether that is this
         host."""
@@ -61,6 +65,9 @@ class OpenAccess:
 
     def knows(self, user: str) -> bool:
         return True
+
+    def certified(self, certificate: Mapping[str, object], login: CertificateLogin) -> str:
+        return user_of(certificate, login)
 
     def may_come(self, user: str, local: bool) -> bool:
         return True

@@ -23,6 +23,7 @@ from treecast.middleware.model.regex import Known, Regex
 from treecast.middleware.model.regex_syntax import Dialect
 from treecast.shims.passwords import Secret
 
+from .certificates import CertificateLogin, user_of
 from .session_host import PASSWORD_MECHANISMS
 
 SHA256: Final = "rabbit_password_hashing_sha256"
@@ -122,6 +123,10 @@ class Users:
         self.version = 0
         self.keep: Callable[[], None] = _nothing
         self._watchers: list[Callable[[str], None]] = []
+
+    def certified(self, certificate: Mapping[str, object], login: CertificateLogin) -> str:
+        """Implements `Access`."""
+        return user_of(certificate, login)
 
     # --- changes
 

@@ -154,6 +154,9 @@ class Connection:
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/127.0.0.1"
         self.address = self._face.local_address(transport)
         self.log_in = LogIn(self._face.identities, address_of(peer))
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            self.log_in.certify(secured.getpeercert() or {})
         if self.log_in.waits:
             self._bounded = True
             self._session.bound(self._face.settings.max_log_in_bytes)

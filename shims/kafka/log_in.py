@@ -6,6 +6,8 @@
 | CHOSEN | ApiVersions; SaslAuthenticate | DONE, CHOSEN after the first message of SCRAM, FAILED |
 | DONE | everything; SaslHandshake repeats the log-in, as the same user (KIP-368) | CHOSEN |
 | FAILED | nothing: the connection ends | |
+
+With a client certificate that names a user the state is DONE from the beginning.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class LogIn:
         self.state = State.NEW
         self.mechanism = ""
         self.exchange: ServerExchange | None = None
+        self._was_known = False  # its user was among the users
         self._writable: CheckedLeaders | None = None
         self._readable: CheckedLeaders | None = None
 
@@ -70,7 +73,10 @@ class LogIn:
         """Whether the connection has to end: its user was deleted, or clients have to log in by now."""
         principal = self.granted.principal
         if principal.kind is PrincipalKind.USER:
-            return not self.identities.knows(principal.name)
+            if self.identities.knows(principal.name):
+                self._was_known = True
+                return False
+            return self._was_known
         return self.identities.closed
 
     def serves(self, key: int) -> bool:
@@ -87,12 +93,25 @@ class LogIn:
             identities = self.identities
             self.exchange = ServerExchange(mechanism, nonce, _Finder(identities, mechanism))
 
+    def certify(self, certificate: Mapping[str, object]) -> None:
+        """The client has proven by a certificate who it is. A name that no user has is served as well, and
+        without rights, so that the client learns by each API's own error what it lacks."""
+        user = self.identities.user_of(certificate)
+        if user:
+            principal = Principal(user, proof=Proof.CERTIFICATE, address=self.origin or HERE)
+            self.granted.become(principal)
+            self.state = State.DONE
+            self._was_known = self.identities.knows(user)
+
     def succeed(self, user: str) -> bool:
-        """Returns whether the connection is now the user's: it stays the one whose it was before."""
+        """Returns whether the connection is now the user's: it stays the one whose it was before. One that a
+        certificate has proven may become another's once, as in Kafka."""
         before = self.granted.principal
-        if (before is not ANONYMOUS and before.name != user) or not self.identities.knows(user):
+        settled = before is not ANONYMOUS and before.proof is not Proof.CERTIFICATE
+        if (settled and before.name != user) or not self.identities.knows(user):
             return False
         proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
+        self._was_known = True
         self.granted.become(Principal(user, proof=proof, address=self.origin or HERE))
         self.state = State.DONE
         self.exchange = None

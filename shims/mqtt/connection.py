@@ -90,6 +90,10 @@ class Connection:
         here = transport.get_extra_info("sockname")
         self.reached = str(here[0]) if isinstance(here, tuple) else ""
         self.session.connection.address = address_of(peer)
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            identities = self._face.sessions.identities
+            self.session.connection.certified = identities.user_of(secured.getpeercert() or {})
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -56,10 +56,10 @@ class TopicRights:
         self._version = identities.version
         self._writable: set[bytes] = set()
 
-    def belong(self, user: str, address: str) -> None:
+    def belong(self, user: str, address: str, proof: Proof = Proof.PASSWORD) -> None:
         """The client has logged in as a user. `address`: as the limits on log-ins count it."""
         self._writable.clear()
-        self.granted.become(Principal(user, proof=Proof.PASSWORD, address=address or HERE))
+        self.granted.become(Principal(user, proof=proof, address=address or HERE))
 
     def may_publish(self, topic: bytes) -> bool:
         """`topic` has to be a legal name."""

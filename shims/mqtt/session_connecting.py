@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from treecast.middleware.model.principal import Proof
 from treecast.shims.log_ins import Outcome
 
 from . import codec, session_table
@@ -38,6 +41,9 @@ class Connecting:
         if not self._sessions.logs_in or connect.properties.auth_method is not None:
             self._admit(connect, now)
             return
+        if connect.password is None and self._connection.certified:
+            self._by_certificate(connect, now)
+            return
         self._output.phase = session_table.CHECKING
         self._asks = connect
         name, password = connect.username or "", connect.password
@@ -46,6 +52,15 @@ class Connecting:
             self.checked(Outcome.WRONG, now)
         else:
             self._sessions.log_ins.check(self._connection.address, name, password, secret, self._output.edge)
+
+    def _by_certificate(self, connect: Connect, now: float) -> None:
+        """Admits the user whom the certificate names. Raises NOT_AUTHORIZED if there is none of the name, or
+        if the client claims another one."""
+        user = self._connection.certified
+        if not self._sessions.identities.knows(user) or connect.username not in (None, "", user):
+            raise MqttError(codec.NOT_AUTHORIZED, "3.1.4", "no user has the name of the certificate")
+        self._connection.rights.belong(user, self._connection.address, Proof.CERTIFICATE)
+        self._admit(msgspec.structs.replace(connect, username=user), now)
 
     def checked(self, outcome: Outcome, now: float) -> bool:
         """Goes on with CONNECT after the check of its password. Returns whether there was one. Raises

@@ -16,7 +16,7 @@ from .session_state import SessionState
 class ConnectionState:
     """One connection. `state` is None until CONNECT. `last_activity` is when the last packet came,
     `idle_seconds` how long none may come, 0.0 for any time. `bridge`: the client is another broker.
-    `rights`: those of its user.
+    `rights`: those of its user. `certified`: the user whom its certificate names, "" if none.
     """
 
     def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge, now: float, identities: Identities) -> None:
@@ -25,6 +25,7 @@ class ConnectionState:
         self.last_activity = now
         self.idle_seconds = 0.0
         self.address = ""  # of the client, as the limits on log-ins count it
+        self.certified = ""
         self.bridge = False
         self.rights = TopicRights(identities)
 

@@ -1,6 +1,7 @@
 """Rights: principals, rules, and the one decision that all faces ask for."""
 
 from .authorizer import CLUSTER, AllowAll, Authorizer, Decision, Operation, Resource, ResourceKind
+from .certificates import CertificateUsers, MappingError
 from .filters import may_match
 from .granted import Granted, everything
 from .identities import Content, Identities, User, with_rules, without_rules
@@ -17,11 +18,13 @@ __all__ = [
     "EVERYTHING",
     "AllowAll",
     "Authorizer",
+    "CertificateUsers",
     "CheckedLeaders",
     "Content",
     "Decision",
     "Granted",
     "Identities",
+    "MappingError",
     "Operation",
     "Pattern",
     "Permission",

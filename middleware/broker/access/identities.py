@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.principal import Principal, PrincipalKind
+from treecast.middleware.model.principal import Principal, PrincipalKind, Proof
 from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
 
 from .authorizer import Decision, Operation, Resource, ResourceKind
+from .certificates import CertificateUsers
 from .rules import Rule, Rules
 
 _OPEN: Final = Decision(True, "there are no users")
 _ADMIN: Final = Decision(True, "an administrator")
+_NO_USER: Final = Decision(False, "no user has the name of the certificate")
 
 
 class User(Struct, frozen=True):
@@ -31,10 +34,11 @@ class User(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """The content of the store. `users`: by name."""
+    """The content of the store. `users`: by name. `certificates`: the rules that say whose a certificate is."""
 
     users: Mapping[str, User] = {}
     rules: tuple[Rule, ...] = ()
+    certificates: tuple[str, ...] = ()
 
 
 Change = Callable[[Content], Content]
@@ -53,6 +57,7 @@ class Identities:
         self.version = 0
         self._key = key
         self._rules = Rules(self.content.rules)
+        self._certificates = CertificateUsers(self.content.certificates)
         self._watchers: list[Callable[[], None]] = []
         self.store: Callable[[Change], Content] | None = None
         """Applies a change to what is stored, and returns all of it. None: nothing can be changed."""
@@ -67,6 +72,7 @@ class Identities:
             return
         self.content = content
         self._rules = Rules(content.rules)
+        self._certificates = CertificateUsers(content.certificates)
         # The deletion of the last user does not open the host to everybody: that takes a new start.
         self.closed = self.closed or bool(content.users)
         self.version += 1
@@ -89,6 +95,10 @@ class Identities:
     def is_admin(self, name: str) -> bool:
         user = self.content.users.get(name)
         return user is not None and user.admin
+
+    def user_of(self, certificate: Mapping[str, object]) -> str:
+        """Returns the user of a verified certificate, who need not be known; "" if it is nobody's."""
+        return self._certificates.user_of(certificate)
 
     def verifier(self, mechanism: str, name: str) -> Verifier:
         """Returns a user's verifier; of an unknown one something that nothing fits."""
@@ -118,17 +128,24 @@ class Identities:
     def _beyond_rules(self, principal: Principal) -> Decision | None:
         if not self.closed:
             return _OPEN
-        is_user = principal.kind is PrincipalKind.USER
-        return _ADMIN if is_user and self.is_admin(principal.name) else None
+        if principal.kind is not PrincipalKind.USER:
+            return None
+        if principal.proof is Proof.CERTIFICATE and not self.knows(principal.name):
+            return _NO_USER
+        return _ADMIN if self.is_admin(principal.name) else None
 
 
 def with_rules(rules: Iterable[Rule]) -> Change:
     """Returns the change that adds rules."""
     added = tuple(rules)
-    return lambda content: Content(content.users, tuple(dict.fromkeys((*content.rules, *added))))
+    return lambda content: msgspec.structs.replace(
+        content, rules=tuple(dict.fromkeys((*content.rules, *added)))
+    )
 
 
 def without_rules(rules: Iterable[Rule]) -> Change:
     """Returns the change that removes rules."""
     gone = frozenset(rules)
-    return lambda content: Content(content.users, tuple([one for one in content.rules if one not in gone]))
+    return lambda content: msgspec.structs.replace(
+        content, rules=tuple([one for one in content.rules if one not in gone])
+    )

@@ -1,5 +1,7 @@
 """`users.toml`: users with what is stored of their passwords, and rules, as text and back. Pure.
 
+certificates = ["RULE:^CN=([^,]+).*$/$1/L", "DEFAULT"]  whose a client certificate is; see `certificates`
+
 [users.alice]
 SCRAM-SHA-256 = "8192$SALT$STORED-KEY$SERVER-KEY"       base64; never a password
 SCRAM-SHA-512 = "8192$SALT$STORED-KEY$SERVER-KEY"
@@ -28,6 +30,7 @@ from treecast.middleware.model.principal import ANONYMOUS
 from treecast.middleware.model.scram import SHA256, SHA512, Verifier, read_verifier
 
 from .authorizer import Operation, ResourceKind
+from .certificates import CertificateUsers, MappingError
 from .identities import Content, User
 from .rules import EVERYBODY, Pattern, Permission, Rule
 
@@ -60,6 +63,7 @@ class _Rule(Struct, forbid_unknown_fields=True):
 
 
 class _File(Struct, forbid_unknown_fields=True):
+    certificates: list[str] = []
     users: dict[str, _User] = {}
     rules: list[_Rule] = []
 
@@ -79,7 +83,12 @@ def read_users(text: str) -> Content:
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsersFileError(str(error)) from error
     users = {name: _user(name, one) for name, one in found.users.items()}
-    return Content(users, tuple([_rule(number, one) for number, one in enumerate(found.rules, 1)]))
+    try:
+        CertificateUsers(found.certificates)
+    except MappingError as error:
+        raise UsersFileError(f"certificates: {error}") from error
+    rules = tuple([_rule(number, one) for number, one in enumerate(found.rules, 1)])
+    return Content(users, rules, tuple(found.certificates))
 
 
 def _user(name: str, given: _User) -> User:
@@ -115,6 +124,8 @@ def _rule(number: int, given: _Rule) -> Rule:
 def write_users(content: Content) -> str:
     """Returns the text of the file, in the order of the content."""
     parts = [_HEAD]
+    if content.certificates:
+        parts.append(f"certificates = [{', '.join(map(_quoted, content.certificates))}]\n")
     for user in content.users.values():
         rows = [f"[users.{_quoted(user.name)}]"]
         rows += [f"{name} = {_quoted(one.text)}" for name, one in user.verifiers.items()]

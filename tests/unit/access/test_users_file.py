@@ -60,7 +60,8 @@ RULES = st.builds(
 
 @given(st.lists(USERS, max_size=3), st.lists(RULES, max_size=4))
 def test_what_is_written_is_read(users: list[User], rules: list[Rule]) -> None:
-    content = Content({user.name: user for user in users}, tuple(rules))
+    mapping = ("RULE:^CN=([^,]+).*$/$1/L", 'SAN:DNS:"(.*)\\/x"/$1/')[: len(users)]
+    content = Content({user.name: user for user in users}, tuple(rules), mapping)
     assert read_users(write_users(content)) == content
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.amqp.face import Client, Connection, MemoryHost
 
-from treecast.shims.amqp.certificates import CertificateLogin, Subject, user_of
+from treecast.middleware.model.certificate_names import Subject
+from treecast.shims.amqp.certificates import CertificateLogin, user_of
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
 from treecast.shims.amqp.codec_methods import write_method, write_table
 from treecast.shims.amqp.session_host import credentials

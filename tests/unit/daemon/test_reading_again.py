@@ -1,4 +1,4 @@
-"""SIGHUP and changed files: users, rights and certificates are read again, and what is wrong changes nothing."""
+"""SIGHUP and changed files: users, rights and certificates are read again; what is wrong changes nothing."""
 
 from __future__ import annotations
 

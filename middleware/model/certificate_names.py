@@ -1,0 +1,74 @@
+"""The names in an X.509 certificate, as `ssl.SSLObject.getpeercert` returns it, in RFC 4514's spelling.
+
+The last part of a subject comes first: `CN=orders,O=shop`. So do RabbitMQ and Java spell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+# OpenSSL's names of attributes and those in a distinguished name. Others keep OpenSSL's.
+_SHORT: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "emailAddress": "EMAILADDRESS",
+    "generationQualifier": "GENERATIONQUALIFIER",
+    "givenName": "GIVENNAME",
+    "initials": "INITIALS",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "pseudonym": "PSEUDONYM",
+    "serialNumber": "SERIALNUMBER",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "surname": "SN",
+    "title": "TITLE",
+    "userId": "UID",
+}
+_SPECIAL: Final = frozenset('",;+<>\\')
+
+Subject = tuple[tuple[tuple[str, str], ...], ...]
+
+
+def distinguished_name(certificate: Mapping[str, object]) -> str:
+    """Returns the whole subject, "" if there is none."""
+    return ",".join(["+".join([_spelt(name, value) for name, value in part]) for part in reversed(_subject(certificate))])
+
+
+def common_name(certificate: Mapping[str, object]) -> str:
+    """Returns the common names of the subject, with commas in between."""
+    return ",".join([value for part in _subject(certificate) for name, value in part if name == "commonName"])
+
+
+def alternative_names(certificate: Mapping[str, object]) -> list[str]:
+    """Returns the alternative names with their kinds: `DNS:db.shop`, `URI:spiffe://shop/db`, `email:a@b.c`."""
+    found: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
+    return [f"{kind}:{name}" for kind, name in found]
+
+
+def _subject(certificate: Mapping[str, object]) -> Subject:
+    return certificate.get("subject", ())  # type: ignore[return-value]
+
+
+def _spelt(name: str, value: str) -> str:
+    return f"{_SHORT.get(name, name)}={_escaped(value)}"
+
+
+def _escaped(value: str) -> str:
+    found = "".join([_escaped_character(one) for one in value])
+    if value[:1] in (" ", "#"):
+        found = "\\" + found
+    if len(value) > 1 and value.endswith(" "):
+        found = found[:-1] + "\\ "
+    return found
+
+
+def _escaped_character(one: str) -> str:
+    if one in _SPECIAL:
+        return "\\" + one
+    if " " <= one < "~":
+        return one
+    return "".join([f"\\{byte:02X}" for byte in one.encode()])
