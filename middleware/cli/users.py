@@ -135,9 +135,7 @@ def add_user(
         raise CommandError(f"there is a user {name} already; `treecast users password` changes the password")
     if certificate and password_file is not None:
         raise CommandError("a user of certificates only has no password: leave --password-file out")
-    user = (
-        User(name, admin=admin) if certificate else _with_password(name, _password(password_file), admin)
-    )
+    user = User(name, admin=admin) if certificate else _with_password(name, _password(password_file), admin)
     _change(file, lambda content: _with(content, user))
     say(f"added {name}" + (", who may do everything" if admin else "; `treecast acl add` gives rights"))
 

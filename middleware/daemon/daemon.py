@@ -22,6 +22,7 @@ from treecast.shims.amqp.dialect import AmqpDialect
 from treecast.shims.face import Exchanges, Face, OpenListener
 
 from .admin import AdminServer
+from .audit import AuditLog
 from .certificates import WatchedCertificates
 from .control import ControlServer
 from .explain import Explanation
@@ -74,6 +75,7 @@ class Daemon:
         self._guard: Guard | None = None
         self._users: WatchedUsers | None = None
         self._certificates = WatchedCertificates()
+        self._audit: AuditLog | None = None
         self._telemetry: Telemetry | None = None
         self._addresses: ListenerAddresses | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -101,6 +103,7 @@ class Daemon:
         broker = await self._start_broker()
         tighten(Path(settings.data))
         self._users = users = WatchedUsers(users_path(settings), named=bool(settings.access_file))
+        self._audit = AuditLog.of(settings, users.identities)
         self._room = room = RoomWatch(settings.data, self._refused_writes)
         self._guard = guard = self._made_guard(room)
         self.subject = Subject(
@@ -125,6 +128,8 @@ class Daemon:
         guard.start()
         users.start()
         self._certificates.start()
+        if self._audit is not None:
+            self._audit.start()
         self.subject.users = users
         self.subject.certificates = self._certificates
         warn_of_open_doors(users.identities, self.listeners.values())
@@ -379,6 +384,8 @@ class Daemon:
         if self._users is not None:
             await self._users.close()
         await self._certificates.close()
+        if self._audit is not None:
+            await self._audit.close()
         if self._telemetry is not None:
             await self._telemetry.close()
         for task in self._tasks:

@@ -175,6 +175,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "FILE"},
         ),
     ] = ""
+    audit_log: Annotated[
+        str,
+        Meta(
+            description="who did what to which resource, allowed or not, as lines of JSON; off: none;"
+            " default: audit.log in the data directory, once there are users",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    audit_log_bytes: Annotated[
+        int,
+        Meta(ge=65536, description="the audit log begins a new file at this size; four files are kept"),
+    ] = 16 << 20
     kafka_tls: Annotated[str, _address("the Kafka face over TLS")] = OFF
     kafka_tls_advertised: Annotated[
         str,

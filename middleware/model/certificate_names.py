@@ -35,12 +35,15 @@ Subject = tuple[tuple[tuple[str, str], ...], ...]
 
 def distinguished_name(certificate: Mapping[str, object]) -> str:
     """Returns the whole subject, "" if there is none."""
-    return ",".join(["+".join([_spelt(name, value) for name, value in part]) for part in reversed(_subject(certificate))])
+    return ",".join(
+        ["+".join([_spelt(name, value) for name, value in part]) for part in reversed(_subject(certificate))]
+    )
 
 
 def common_name(certificate: Mapping[str, object]) -> str:
     """Returns the common names of the subject, with commas in between."""
-    return ",".join([value for part in _subject(certificate) for name, value in part if name == "commonName"])
+    pairs = [pair for part in _subject(certificate) for pair in part]
+    return ",".join([value for name, value in pairs if name == "commonName"])
 
 
 def alternative_names(certificate: Mapping[str, object]) -> list[str]:

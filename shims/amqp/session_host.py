@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from treecast.middleware.broker.access import Authorizer, RabbitRights
+from treecast.middleware.broker.access import Authorizer, Identities, RabbitRights
 from treecast.middleware.broker.queues import LocalVirtualHosts
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.budget import unbounded
@@ -136,6 +136,7 @@ class AmqpHost:
         self.settings = settings
         self.access = access
         self.authorizer: Authorizer = RabbitRights(access)
+        self.identities = Identities()  # who notes log-ins
         self.alarm = ""
         self.counting = AmqpCounting()
         self.connections_opened = 0

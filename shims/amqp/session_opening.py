@@ -47,6 +47,7 @@ class Opening:
         self._host = state.host
         self._channels = channels
         self._asks = ""  # the user whose password is checked
+        self._claimed = ""  # whom the client claims to be
         self.blocked = False
 
     def header(self, data: bytes) -> int:
@@ -138,7 +139,7 @@ class Opening:
         if given is None or secret is None:
             self._authenticated(None if given is None else given[0])
             return
-        self._asks = given[0]
+        self._asks = self._claimed = given[0]
         self._state.held = True
         # The check takes a while on a thread, and what the client sends meanwhile waits.
         self._host.log_ins.check(self._state.address, given[0], given[1], secret, self._state.output.edge)
@@ -157,7 +158,11 @@ class Opening:
 
     def _authenticated(self, user: str | None) -> None:
         """Goes on after the log-in of `user`, or refuses it if it is None or must not come from there."""
+        mechanism, identities = self._state.mechanism, self._host.identities
         if user is None or not self._host.access.may_come(user, self._state.local):
+            claimed = user or self._claimed or self._state.certified
+            who = Principal(claimed, proof=Proof.NONE, address=self._state.address or HERE)
+            identities.logged_in("amqp", who, f"{mechanism}: refused", allowed=False)
             self._refuse_login(
                 f"Login was refused using authentication mechanism {self._state.mechanism}. "
                 "For details see the broker logfile."
@@ -166,6 +171,7 @@ class Opening:
         self._state.user = user
         proof = Proof.CERTIFICATE if self._state.mechanism == _EXTERNAL else Proof.PASSWORD
         self._state.principal = Principal(user, proof=proof, address=self._state.address or HERE)
+        identities.logged_in("amqp", self._state.principal, mechanism, allowed=True)
         self._state.phase = session_table.TUNING
         asked = self._host.settings
         self._state.send(_Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))

@@ -55,7 +55,7 @@ class LogIn:
     def __init__(self, identities: Identities, origin: str = "") -> None:
         self.identities = identities
         self.origin = origin
-        self.granted = Granted(identities, ANONYMOUS)
+        self.granted = Granted(identities, ANONYMOUS, identities.trail, "kafka")
         self.state = State.NEW
         self.mechanism = ""
         self.exchange: ServerExchange | None = None
@@ -100,6 +100,7 @@ class LogIn:
         if user:
             principal = Principal(user, proof=Proof.CERTIFICATE, address=self.origin or HERE)
             self.granted.become(principal)
+            self.identities.logged_in("kafka", principal, Proof.CERTIFICATE.value, allowed=True)
             self.state = State.DONE
             self._was_known = self.identities.knows(user)
 
@@ -113,9 +114,15 @@ class LogIn:
         proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
         self._was_known = True
         self.granted.become(Principal(user, proof=proof, address=self.origin or HERE))
+        self.identities.logged_in("kafka", self.granted.principal, self.mechanism, allowed=True)
         self.state = State.DONE
         self.exchange = None
         return True
+
+    def refused(self, user: str, reason: str) -> None:
+        """A log-in was refused. `user`: who it claimed to be."""
+        claimed = Principal(user, proof=Proof.NONE, address=self.origin or HERE)
+        self.identities.logged_in("kafka", claimed, f"{self.mechanism}: {reason}", allowed=False)
 
     def fail(self) -> None:
         self.state = State.FAILED

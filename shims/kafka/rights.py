@@ -145,4 +145,4 @@ def check_whole(granted: Granted, key: int, request: Any) -> None:
 
 def operations(granted: Granted, kind: ResourceKind, name: str = CLUSTER) -> int:
     """Returns what a client may do to a resource, a bit for the code of each operation (KIP-430)."""
-    return sum(1 << CODES[one] for one in KNOWN[kind] if granted.may(one, kind, name))
+    return sum(1 << CODES[one] for one in KNOWN[kind] if granted.would(one, kind, name))

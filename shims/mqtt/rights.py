@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from treecast.middleware.broker.access import Granted, Identities, Operation, ResourceKind, may_match
+from treecast.middleware.broker.access import Granted, Identities, Operation, ResourceKind, Use, may_match
 from treecast.middleware.model.principal import ANYWHERE, HERE, Principal, Proof
 from treecast.middleware.model.topics import TopicName
 
@@ -52,14 +52,20 @@ class TopicRights:
 
     def __init__(self, identities: Identities) -> None:
         self.identities = identities
-        self.granted = Granted(identities)
+        self.granted = Granted(identities, trail=identities.trail, face="mqtt")
         self._version = identities.version
-        self._writable: set[bytes] = set()
+        self._writable: dict[bytes, Use] = {}
 
     def belong(self, user: str, address: str, proof: Proof = Proof.PASSWORD) -> None:
         """The client has logged in as a user. `address`: as the limits on log-ins count it."""
         self._writable.clear()
         self.granted.become(Principal(user, proof=proof, address=address or HERE))
+        self.identities.logged_in("mqtt", self.granted.principal, proof.value, allowed=True)
+
+    def failed(self, user: str, address: str, reason: str) -> None:
+        """A log-in was refused. `user`: who it claimed to be."""
+        claimed = Principal(user, proof=Proof.NONE, address=address or HERE)
+        self.identities.logged_in("mqtt", claimed, reason, allowed=False)
 
     def may_publish(self, topic: bytes) -> bool:
         """`topic` has to be a legal name."""
@@ -67,12 +73,14 @@ class TopicRights:
         if version != self._version or len(self._writable) >= _KEPT:
             self._version = version
             self._writable.clear()
-        if topic in self._writable:
+        known = self._writable.get(topic)
+        if known is not None:
+            known.count += 1
             return True
         name = TopicName.from_mqtt(topic.decode()).spelled()
         if not self.granted.may(Operation.WRITE, _TOPIC, name):
             return False
-        self._writable.add(topic)
+        self._writable[topic] = self.granted.use(Operation.WRITE, _TOPIC, name)
         return True
 
     def check_subscribe(self, filter: bytes) -> None:

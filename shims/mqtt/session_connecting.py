@@ -58,6 +58,9 @@ class Connecting:
         if the client claims another one."""
         user = self._connection.certified
         if not self._sessions.identities.knows(user) or connect.username not in (None, "", user):
+            self._connection.rights.failed(
+                user, self._connection.address, "no user of the certificate's name"
+            )
             raise MqttError(codec.NOT_AUTHORIZED, "3.1.4", "no user has the name of the certificate")
         self._connection.rights.belong(user, self._connection.address, Proof.CERTIFICATE)
         self._admit(msgspec.structs.replace(connect, username=user), now)
@@ -69,6 +72,7 @@ class Connecting:
         if connect is None or self._output.phase != session_table.CHECKING:
             return False
         if outcome is Outcome.WRONG:
+            self._connection.rights.failed(connect.username or "", self._connection.address, "wrong password")
             raise MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
         if outcome is Outcome.BUSY:
             raise MqttError(codec.SERVER_BUSY, "3.1.4", "too many log-ins wait: try again")

@@ -1,5 +1,7 @@
 """Rights: principals, rules, and the one decision that all faces ask for."""
 
+from .audit import Row, Trail, Use
+from .audited import AuditedRights
 from .authorizer import CLUSTER, AllowAll, Authorizer, Decision, Operation, Resource, ResourceKind
 from .certificates import CertificateUsers, MappingError
 from .filters import may_match
@@ -17,6 +19,7 @@ __all__ = [
     "EVERYBODY",
     "EVERYTHING",
     "AllowAll",
+    "AuditedRights",
     "Authorizer",
     "CertificateUsers",
     "CheckedLeaders",
@@ -31,9 +34,12 @@ __all__ = [
     "RabbitRights",
     "Resource",
     "ResourceKind",
+    "Row",
     "Rule",
     "Rules",
     "StoredRights",
+    "Trail",
+    "Use",
     "User",
     "UsersFileError",
     "check_user_name",

@@ -3,7 +3,7 @@
 | a rule | the user |
 | --- | --- |
 | `DEFAULT` | the whole subject, `CN=orders,O=shop` |
-| `RULE:pattern/replacement/` | the replacement, if the pattern fits the whole subject; `$1` is its first group |
+| `RULE:pattern/replacement/` | the replacement, if the pattern fits the subject; `$1` is its first group |
 | `RULE:pattern/replacement/L` | the same in lower case; `U`: in upper case |
 | `SAN:pattern/replacement/` | the same for alternative names, as `DNS:db.shop` or `URI:spiffe://shop/db` |
 
@@ -75,7 +75,9 @@ def _read(text: str) -> _Rule:
         return _Rule(None, "", "", True)
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise MappingError(f"{text!r} is no rule: DEFAULT, RULE:pattern/replacement/ or SAN:pattern/replacement/")
+        raise MappingError(
+            f"{text!r} is no rule: DEFAULT, RULE:pattern/replacement/ or SAN:pattern/replacement/"
+        )
     try:
         pattern = re.compile(found[2].replace("\\/", "/"))
     except re.error as error:

@@ -7,6 +7,7 @@ from typing import Final
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.principal import ANONYMOUS, Principal
 
+from .audit import Trail, Use, is_noted
 from .authorizer import CLUSTER, AllowAll, Authorizer, Operation, Resource, ResourceKind
 
 _KEPT: Final = 4096  # decisions of one connection: beyond, all are decided once more
@@ -21,11 +22,20 @@ _FAULTS: Final = {
 class Granted:
     """The rights of one connection. `principal` is anonymous until its client has logged in."""
 
-    def __init__(self, authorizer: Authorizer, principal: Principal = ANONYMOUS) -> None:
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        principal: Principal = ANONYMOUS,
+        trail: Trail | None = None,
+        face: str = "",
+    ) -> None:
+        """`trail`: where uses of decisions are noted, as those of `face`."""
         self.principal = principal
+        self.trail = trail
+        self.face = face
         self.authorizer = authorizer
         self._version = authorizer.version
-        self._known: dict[tuple[Operation, ResourceKind, str], bool] = {}
+        self._known: dict[tuple[Operation, ResourceKind, str], Use] = {}
 
     def become(self, principal: Principal) -> None:
         """The client has proven who it is."""
@@ -33,6 +43,19 @@ class Granted:
         self._known.clear()
 
     def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """Whether the principal may do it, which it now asks for. Allowed looks are not noted, nor refused
+        ones: who lists all that there is asks so."""
+        found = self.use(operation, kind, name)
+        if is_noted(operation, allowed=True):
+            found.count += 1
+        return found.allowed
+
+    def would(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> bool:
+        """Whether the principal might do it; nothing is noted."""
+        return self.use(operation, kind, name).allowed
+
+    def use(self, operation: Operation, kind: ResourceKind, name: str) -> Use:
+        """Returns the decision, for who counts its uses."""
         version = self.authorizer.version
         if version != self._version or len(self._known) >= _KEPT:
             self._version = version
@@ -40,7 +63,11 @@ class Granted:
         asked = (operation, kind, name)
         found = self._known.get(asked)
         if found is None:
-            found = self.authorizer.decide(self.principal, operation, Resource(kind, name)).allowed
+            decision = self.authorizer.decide(self.principal, operation, Resource(kind, name))
+            found = Use(decision.allowed)
+            if self.trail is not None:
+                what = operation.value
+                found = self.trail.use(self.face, self.principal, what, kind.value, name, decision)
             self._known[asked] = found
         return found
 
@@ -54,7 +81,10 @@ class Granted:
 
     def check(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
         """Raises FORBIDDEN_TOPIC, or the like for other kinds, if the principal lacks the right."""
-        if not self.may(operation, kind, name):
+        found = self.use(operation, kind, name)
+        if is_noted(operation, allowed=found.allowed):
+            found.count += 1
+        if not found.allowed:
             raise self.refusal(operation, kind, name)
 
     def refusal(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> TreecastError:

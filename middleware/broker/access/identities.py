@@ -16,6 +16,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.principal import Principal, PrincipalKind, Proof
 from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
 
+from .audit import Trail
 from .authorizer import Decision, Operation, Resource, ResourceKind
 from .certificates import CertificateUsers
 from .rules import Rule, Rules
@@ -34,7 +35,7 @@ class User(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """The content of the store. `users`: by name. `certificates`: the rules that say whose a certificate is."""
+    """The content of the store. `users`: by name. `certificates`: rules that say whose a certificate is."""
 
     users: Mapping[str, User] = {}
     rules: tuple[Rule, ...] = ()
@@ -59,6 +60,8 @@ class Identities:
         self._rules = Rules(self.content.rules)
         self._certificates = CertificateUsers(self.content.certificates)
         self._watchers: list[Callable[[], None]] = []
+        self.trail: Trail | None = None
+        """Where log-ins and uses of rights are noted. None: nowhere."""
         self.store: Callable[[Change], Content] | None = None
         """Applies a change to what is stored, and returns all of it. None: nothing can be changed."""
 
@@ -110,6 +113,11 @@ class Identities:
             one.verifiers[mechanism] for one in self.content.users.values() if mechanism in one.verifiers
         ]
         return made_up(mechanism, name, self._key, known[0].iterations if known else ITERATIONS)
+
+    def logged_in(self, face: str, principal: Principal, rule: str, *, allowed: bool) -> None:
+        """Notes a log-in that succeeded or failed, where clients have to log in. `rule`: how, or why not."""
+        if self.trail is not None and self.closed:
+            self.trail.logged_in(face, principal, rule, allowed=allowed)
 
     # --- decisions
 

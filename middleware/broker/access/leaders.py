@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..cluster import Leaders, PartitionLeader
+from .audit import Use
 from .authorizer import Operation, ResourceKind
 from .granted import Granted
 
@@ -24,7 +25,7 @@ class CheckedLeaders:
         self._authorizer = granted.authorizer
         self._operation = operation
         self._version = granted.authorizer.version
-        self._topics: set[str] = set()
+        self._topics: dict[str, Use] = {}
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """Raises FORBIDDEN_TOPIC without the right, also if there is no such topic, else as `Leaders`."""
@@ -32,9 +33,12 @@ class CheckedLeaders:
         if version != self._version or len(self._topics) >= _KEPT:
             self._version = version
             self._topics.clear()
-        if topic not in self._topics:
+        found = self._topics.get(topic)
+        if found is None:
             self._granted.check(self._operation, ResourceKind.TOPIC, topic)
-            self._topics.add(topic)
+            self._topics[topic] = self._granted.use(self._operation, ResourceKind.TOPIC, topic)
+        else:
+            found.count += 1
         return self._leaders.partition(topic, index)
 
     def check_transaction(self, transactional_id: str) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from treecast.middleware.broker import HostQueues
-from treecast.middleware.broker.access import StoredRights
+from treecast.middleware.broker.access import AuditedRights, StoredRights
 from treecast.middleware.broker.queues import AnyQueue, Refusal, Run, message
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
@@ -42,6 +42,9 @@ class AmqpPart(Face):
         given = amqp_settings(settings, self._addresses)
         host = AmqpHost(given, access, queues.hosts, random.SystemRandom())
         host.authorizer = StoredRights(context.identities, host.authorizer)
+        host.identities = context.identities
+        if context.identities.trail is not None:
+            host.authorizer = AuditedRights(host.authorizer, context.identities, "amqp")
         host.applications = counters.applications
         host.log_ins = log_ins
         host.work = pubsub.work

@@ -101,7 +101,7 @@ class Context:
     @property
     def may_write_idempotently(self) -> bool:
         """Whether the client may have a producer id: it may write to some topic (KIP-679)."""
-        if self.may(Operation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER):
+        if self.log_in.granted.would(Operation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER):
             return True
         return self.log_in.granted.may_any(Operation.WRITE, ResourceKind.TOPIC)
 
@@ -168,8 +168,10 @@ class _Ready(Awaitable[T]):
 
 def check_create(ctx: Context, name: str) -> None:
     """Raises FORBIDDEN_TOPIC if the client may create neither this topic nor any topic."""
-    if not ctx.may(Operation.CREATE, ResourceKind.CLUSTER):
+    if not ctx.log_in.granted.would(Operation.CREATE, ResourceKind.CLUSTER):
         ctx.check(Operation.CREATE, ResourceKind.TOPIC, name)
+    else:
+        ctx.check(Operation.CREATE, ResourceKind.CLUSTER)  # which the audit notes
 
 
 def known_partition(cluster: Cluster, partition: TopicPartition) -> bool:

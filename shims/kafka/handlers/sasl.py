@@ -56,6 +56,7 @@ async def _plain(ctx: Context, log_in: LogIn, proof: bytes) -> Fields:
     if outcome is Outcome.BUSY:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "too many log-ins wait: try again")
     if outcome is not Outcome.FITS or not log_in.succeed(user):
+        log_in.refused(user, _WRONG)
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _WRONG)
     return _passed(b"")
 
@@ -79,9 +80,11 @@ async def _scram(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
             return _passed(exchange.first(message))
         answer = exchange.final(message)
     except ScramError as error:
+        log_in.refused(exchange.user, str(error))
         await asyncio.sleep(ctx.log_ins.wrong(log_in.origin, exchange.user))
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, str(error))
     if not log_in.succeed(exchange.user):
+        log_in.refused(exchange.user, _WRONG)
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _WRONG)
     return _passed(answer)
 

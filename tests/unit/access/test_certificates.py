@@ -65,7 +65,9 @@ def test_a_certificate_without_a_name_is_nobodys() -> None:
     assert CertificateUsers().user_of({}) == ""
 
 
-@pytest.mark.parametrize("rule", ["", "default", "RULE:CN=(.*)", "RULE:CN=(/x/", "RULE:CN=.*/$1/", "RULE:a/b/X"])
+@pytest.mark.parametrize(
+    "rule", ["", "default", "RULE:CN=(.*)", "RULE:CN=(/x/", "RULE:CN=.*/$1/", "RULE:a/b/X"]
+)
 def test_wrong_rules(rule: str) -> None:
     with pytest.raises(MappingError):
         CertificateUsers([rule])

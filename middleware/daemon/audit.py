@@ -1,0 +1,103 @@
+"""The audit log on disk: lines of JSON, once in an interval, in files of bounded number and size."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from treecast.middleware.api.discovery import OFF
+from treecast.middleware.broker.access import Identities, Row, Trail
+from treecast.middleware.model.logs import Log
+
+from .settings import Settings
+
+FILE: Final = "audit.log"  # in the data directory
+FILES: Final = 4  # audit.log, audit.log.1 and so on, the oldest last
+INTERVAL: Final = 5.0  # seconds that a row counts
+_log = Log(__name__)
+
+
+class AuditFiles:
+    """Appends to `path`, readable by its owner only. At `most` bytes it begins a new file."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        self._path = path
+        self._most = most
+
+    def write(self, rows: list[Row], now: float) -> None:
+        """`now` in seconds since the Unix epoch: the end of the interval. Raises OSError."""
+        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+        encode = msgspec.json.encode
+        lines = [encode({"time": stamp, **msgspec.structs.asdict(row)}) + b"\n" for row in rows]
+        self._append(b"".join(lines))
+
+    def _append(self, data: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        with open(descriptor, "ab") as file:
+            full = os.fstat(descriptor).st_size + len(data) > self._most
+            if not full or not os.fstat(descriptor).st_size:
+                file.write(data)
+                return
+        self._rotate()
+        self._append(data)
+
+    def _rotate(self) -> None:
+        for number in range(FILES - 1, 0, -1):
+            older = self._numbered(number - 1)
+            if older.exists():
+                older.replace(self._numbered(number))
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+
+
+class AuditLog:
+    """Writes the trail of a daemon, from `start` to `close`, on another thread."""
+
+    def __init__(self, trail: Trail, files: AuditFiles) -> None:
+        self._trail = trail
+        self._files = files
+        self._failed = False
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, identities: Identities) -> AuditLog | None:
+        """Returns the log that the settings ask for, whose trail `identities` has from now on."""
+        if settings.audit_log == OFF:
+            return None
+        path = Path(settings.audit_log) if settings.audit_log else Path(settings.data) / FILE
+        identities.trail = Trail()
+        return cls(identities.trail, AuditFiles(path, settings.audit_log_bytes))
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL)
+            await self._write()
+
+    async def _write(self) -> None:
+        rows = self._trail.take()
+        if not rows:
+            return
+        try:
+            await asyncio.to_thread(self._files.write, rows, time.time())
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                _log.error("audit log not written", error=error.strerror, rows=len(rows))
+            self._failed = True
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._write()

@@ -1,0 +1,147 @@
+"""The audit trail: equal to a plain list of all uses, bounded, and its files on disk."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.broker.access import (
+    Content,
+    Granted,
+    Identities,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceKind,
+    Row,
+    Rule,
+    Trail,
+    User,
+)
+from treecast.middleware.daemon.audit import FILES, AuditFiles
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.principal import Principal
+
+READS = Rule("alice", Permission.ALLOW, Operation.READ, ResourceKind.TOPIC, Pattern.PREFIXED, "a")
+WRITES = Rule("*", Permission.ALLOW, Operation.WRITE, ResourceKind.TOPIC, Pattern.LITERAL, "b")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("connect"), st.integers(0, 3), st.sampled_from(["alice", "bob"])),
+        st.tuples(st.just("leave"), st.integers(0, 3)),
+        st.tuples(
+            st.just("use"),
+            st.integers(0, 3),
+            st.sampled_from([Operation.READ, Operation.WRITE]),
+            st.sampled_from(["a", "ab", "b"]),
+        ),
+        st.tuples(st.just("take")),
+        st.tuples(st.just("change")),
+    ),
+    max_size=60,
+)
+
+
+def counted(rows: list[Row]) -> Counter[tuple[str, str, str, bool]]:
+    found: Counter[tuple[str, str, str, bool]] = Counter()
+    for row in rows:
+        found[row.principal, row.action, row.resource, row.allowed] += row.count
+    return found
+
+
+@given(STEPS)
+def test_it_equals_a_list_of_all_uses(steps: list[tuple[object, ...]]) -> None:
+    """Whatever connections end, rules change and intervals pass: each use is in one row, once."""
+    identities = Identities(Content({"root": User("root")}, (READS, WRITES)))
+    trail = Trail()
+    connections: dict[object, Granted] = {}
+    expected: Counter[tuple[str, str, str, bool]] = Counter()
+    found: Counter[tuple[str, str, str, bool]] = Counter()
+    for what, *given_ in steps:
+        if what == "connect":
+            connections[given_[0]] = Granted(identities, Principal(str(given_[1])), trail, "kafka")
+        elif what == "leave":
+            connections.pop(given_[0], None)
+        elif what == "take":
+            found += counted(trail.take())
+        elif what == "change":
+            rules = () if identities.content.rules else (READS, WRITES)
+            identities.replace(Content(identities.content.users, rules))
+        elif given_[0] in connections:
+            granted, operation, name = connections[given_[0]], given_[1], str(given_[2])
+            assert isinstance(operation, Operation)
+            allowed = granted.may(operation, ResourceKind.TOPIC, name)
+            expected[granted.principal.name, operation.value, f"topic {name}", allowed] += 1
+    connections.clear()
+    found += counted(trail.take())
+    assert found == expected
+    assert trail.take() == []
+
+
+def test_looks_are_noted_when_they_are_refused() -> None:
+    identities = Identities(Content({"root": User("root")}, (READS,)))
+    trail = Trail()
+    granted = Granted(identities, Principal("alice"), trail, "kafka")
+    assert granted.may(Operation.DESCRIBE, ResourceKind.TOPIC, "a")
+    assert not granted.may(Operation.DESCRIBE, ResourceKind.TOPIC, "b")
+    assert not granted.would(Operation.WRITE, ResourceKind.TOPIC, "b")
+    assert trail.take() == []
+    with pytest.raises(TreecastError, match="no right to describe"):
+        granted.check(Operation.DESCRIBE, ResourceKind.TOPIC, "b")
+    (row,) = trail.take()
+    assert (row.action, row.resource, row.allowed, row.rule) == (
+        "describe",
+        "topic b",
+        False,
+        "no rule allows it",
+    )
+
+
+def test_more_rows_than_the_bound_are_one() -> None:
+    trail = Trail(most=10)
+    granted = Granted(Identities(Content({"root": User("root")})), Principal("alice"), trail, "mqtt")
+    for number in range(100):
+        granted.may(Operation.WRITE, ResourceKind.TOPIC, f"t{number}")
+    rows = trail.take()
+    assert len(rows) == 11
+    assert (rows[-1].resource, rows[-1].count, rows[-1].allowed) == ("others", 90, False)
+    assert sum(row.count for row in rows) == 100
+
+
+def test_long_names_are_cut() -> None:
+    trail = Trail()
+    granted = Granted(Identities(Content({"root": User("root")})), Principal("a" * 1000), trail, "mqtt")
+    granted.may(Operation.WRITE, ResourceKind.TOPIC, "t" * 70_000)
+    (row,) = trail.take()
+    assert len(row.resource) + len(row.principal) < 600
+
+
+def test_files_are_bounded_and_private(tmp_path: Path) -> None:
+    path, most = tmp_path / "audit.log", 2_000
+    files = AuditFiles(path, most)
+    for number in range(200):
+        files.write(
+            [Row("kafka", "alice", "10.0.0.7", "scram", "write", f"topic {number}", True, "r", 3)], number
+        )
+    found = sorted(tmp_path.iterdir())
+    assert [one.name for one in found] == ["audit.log", *(f"audit.log.{n}" for n in range(1, FILES))]
+    assert all(one.stat().st_size <= most and stat.S_IMODE(one.stat().st_mode) == 0o600 for one in found)
+    lines = [json.loads(line) for one in reversed(found) for line in one.read_text().splitlines()]
+    assert [line["resource"] for line in lines] == [f"topic {n}" for n in range(200 - len(lines), 200)]
+    assert lines[-1] == {
+        "time": "1970-01-01T00:03:19.000+00:00",
+        "face": "kafka",
+        "principal": "alice",
+        "address": "10.0.0.7",
+        "proof": "scram",
+        "action": "write",
+        "resource": "topic 199",
+        "allowed": True,
+        "rule": "r",
+        "count": 3,
+    }
