@@ -1,4 +1,4 @@
-// Nasdaq TotalView-ITCH 5.0 over MoldUDP64: the first message of a packet.
+// Nasdaq TotalView-ITCH 5.0 over MoldUDP64: up to twelve messages of a packet are told apart.
 //
 // The IPv4 header is cut behind its first byte, so that packets with options are not parsed on.
 header ethernet {
@@ -57,13 +57,22 @@ header add_order {
 @pragma query_next(ip_begin.version_ihl, 0x45, ipv4)
 @pragma query_next(ipv4.protocol, 17, udp)
 @pragma query_next(udp.dst, 26477, mold)
-@pragma query_next(mold, message)
+@pragma query_messages(mold.count, message.length, 12)
 @pragma query_next(message.type, 0x41, add_order)
 @pragma query_next(message.type, 0x46, add_order)
 
 @pragma query_field_ternary(add_order.stock)
-@pragma query_field(mold.count)
 @pragma query_field_exact(add_order.side)
 @pragma query_field(add_order.shares)
 @pragma query_field(add_order.price)
 @pragma query_counter(orders, 1000000, 64)
+
+// A copy without some of its messages. Its UDP checksum is left out, as RFC 768 allows.
+action pruned(inout headers_t hdr, bit<16> bytes) {
+    hdr.udp.length = hdr.udp.length - bytes;
+    hdr.udp.checksum = 0;
+    hdr.ipv4.length = hdr.ipv4.length - bytes;
+    hash(hdr.ipv4.checksum, HashAlgorithm.csum16, 16w0, {
+            hdr.ip_begin.version_ihl, hdr.ipv4.tos, hdr.ipv4.length, hdr.ipv4.id, hdr.ipv4.fragment, hdr.ipv4.ttl,
+            hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst }, 32w0x10000);
+}

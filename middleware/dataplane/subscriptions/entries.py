@@ -18,7 +18,7 @@ from treecast.middleware.dataplane.p4 import (
     Switch,
     TernaryMatch,
 )
-from treecast.middleware.filters.compiler.compile import Compiled
+from treecast.middleware.filters.compiler.compile import Compiled, everybody
 from treecast.middleware.filters.compiler.program import CONTROL, LEAF
 from treecast.middleware.filters.compiler.schema import QueryField, Schema
 from treecast.middleware.filters.compiler.tables import LevelTables
@@ -30,13 +30,13 @@ TableEntry = tuple[str, Entry]
 
 
 class Installation(Struct, frozen=True):
-    """All that a rule set writes, in this order. `root` is a table's default action; it makes the rules
-    hold.
+    """All that a rule set writes, in this order. `defaults` are tables' default actions; the last, of the
+    root, makes the rules hold.
     """
 
     groups: list[MulticastGroup]
     entries: list[TableEntry]
-    root: tuple[str, ActionCall]
+    defaults: list[tuple[str, ActionCall]]
 
 
 def installation(compiled: Compiled) -> Installation:
@@ -45,7 +45,17 @@ def installation(compiled: Compiled) -> Installation:
         MulticastGroup(number, tuple(Replica(port) for port in ports))
         for ports, number in compiled.groups.items()
     ]
-    return Installation(groups, list(_Writer(compiled).entries()), root_call(compiled))
+    return Installation(groups, list(_Writer(compiled).entries()), _defaults(compiled))
+
+
+def _defaults(compiled: Compiled) -> list[tuple[str, ActionCall]]:
+    """Returns where copies of a packet with several messages go, and the first state."""
+    root = root_call(compiled)
+    if compiled.schema.messages is None:
+        return [root]
+    ports = everybody(compiled.leaves)
+    call = ActionCall(table_name("multicast"), {"group": compiled.groups[ports], "ports": 0})
+    return [(table_name("everybody"), call if ports else ActionCall(table_name("nothing"))), root]
 
 
 def install(compiled: Compiled, switch: Switch) -> None:
@@ -55,7 +65,8 @@ def install(compiled: Compiled, switch: Switch) -> None:
         switch.control.insert_multicast_group(group)
     for table, entry in found.entries:
         switch.control.insert(table, entry)
-    switch.control.set_default(*found.root)
+    for table, call in found.defaults:
+        switch.control.set_default(table, call)
 
 
 def root_call(compiled: Compiled) -> tuple[str, ActionCall]:
@@ -141,7 +152,8 @@ class _Writer:
 
     def _leaf(self, number: int, effect: Effect) -> Iterator[TableEntry]:
         key: dict[str, Match] = {"meta.state": ExactMatch(number)}
-        yield table_name("leaf"), Entry(key, leaf_call(effect, self._compiled.groups.get(effect.ports, 0)))
+        schema, groups = self._compiled.schema, self._compiled.groups
+        yield table_name("leaf"), Entry(key, leaf_call(effect, groups.get(effect.ports, 0), schema))
         if effect.custom is not None:
             yield table_name("custom"), Entry(key, custom_call(self._compiled.schema, effect.custom))
         if effect.updates:
@@ -153,13 +165,14 @@ class _Writer:
             yield table_name("updates"), Entry(key, ActionCall(table_name("count"), counts))
 
 
-def leaf_call(effect: Effect, group: int) -> ActionCall:
+def leaf_call(effect: Effect, group: int, schema: Schema) -> ActionCall:
     """Returns the action of a leaf; `group` is the multicast group of its ports if there are several."""
     if not effect.ports:
         return ActionCall(table_name("nothing"))
+    mask = {"ports": sum(1 << port for port in effect.ports)} if schema.messages is not None else {}
     if len(effect.ports) == 1:
-        return ActionCall(table_name("unicast"), {"port": effect.ports[0]})
-    return ActionCall(table_name("multicast"), {"group": group})
+        return ActionCall(table_name("unicast"), {"port": effect.ports[0], **mask})
+    return ActionCall(table_name("multicast"), {"group": group, **mask})
 
 
 def custom_call(schema: Schema, custom: tuple[str, tuple[int, ...]]) -> ActionCall:

@@ -20,14 +20,18 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
+from msgspec import structs
+
 from treecast.middleware.dataplane.p4 import Bits, Program, load_program
 from treecast.middleware.filters.compiler.program import MAX_FIELDS, split_source
+from treecast.middleware.filters.compiler.program_messages import MAX_MESSAGES
 from treecast.middleware.filters.compiler.schema import (
     SPACE,
     Counter,
     CustomAction,
     Header,
     HeaderField,
+    Messages,
     Next,
     QueryField,
     Schema,
@@ -43,6 +47,7 @@ _KINDS = {
     **{f"query_field_{kind}": kind for kind in ("exact", "lpm", "ternary", "low")},
 }
 _MOST_CELLS = 1 << 20
+PRUNED = "pruned"  # the action that a copy without some of its messages needs
 
 _SHELL = """
 parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
@@ -86,8 +91,9 @@ def read_header_file(text: str, name: str = "<header>") -> Schema:
         tuple(reader.nexts),
         tuple(reader.with_pads()),
         tuple(reader.counters),
-        actions,
+        tuple(action for action in actions if reader.messages is None or action.name != PRUNED),
         source,
+        reader.with_pruned(actions),
     )
 
 
@@ -185,6 +191,7 @@ class _Reader:
         self.fields: list[QueryField] = []
         self.counters: list[Counter] = []
         self.nexts: list[Next] = []
+        self.messages: Messages | None = None
 
     def annotation(self, found: re.Match[str]) -> None:
         self._at = found.start(1)
@@ -196,6 +203,8 @@ class _Reader:
                 self._field(words[0], _KINDS[kind], 0)
             case "query_counter", 3:
                 self._counter(words)
+            case "query_messages", 3:
+                self._messages(words)
             case "query_next", 2 | 3:
                 self._next(words)
             case "query_pad", 2:
@@ -260,6 +269,31 @@ class _Reader:
         header, field = self._path(words[0])
         width = next(one.width for one in self._headers[header].fields if one.name == field)
         self.nexts.append(Next(header, field, self._number(words[1], 0, (1 << width) - 1), after))
+
+    def _messages(self, words: list[str]) -> None:
+        header, count = self._path(words[0])
+        message, length = self._path(words[1])
+        first = self._headers[message].fields[0]
+        if self.messages is not None:
+            self._wrong("there is one query_messages already")
+        if list(self._headers).index(message) <= list(self._headers).index(header):
+            self._wrong(f"{message} is declared before {header}; messages come behind the header that counts")
+        if first.name != length or first.width % 8 or first.width > 16:
+            self._wrong(f"{words[1]} is not the first field of {message}, of 8 or 16 bits")
+        most = self._number(words[2], 1, MAX_MESSAGES)
+        self.messages = Messages(header, count, message, length, first.width, most)
+
+    def with_pruned(self, actions: tuple[CustomAction, ...]) -> Messages | None:
+        """Returns the annotation of messages; it knows whether copies that lose some need an action."""
+        found = self.messages
+        if found is None:
+            return None
+        named = [action for action in actions if action.name == PRUNED]
+        if named and (named[0].bound != ("hdr",) or [one.width for one in named[0].parameters] != [16]):
+            self._wrong(f"write: action {PRUNED}(inout headers_t hdr, bit<16> bytes)")
+        if any(one.header == found.header for one in self.nexts):
+            self._wrong(f"behind {found.header} come messages: query_next may not name it")
+        return structs.replace(found, pruned=bool(named))
 
     def with_pads(self) -> list[QueryField]:
         """Returns the query fields, each with what fills its short strings."""

@@ -37,8 +37,8 @@ def vectors(found: Installation) -> Iterator[str]:
         yield f"mc_node_associate {group.group} {node}"
     for table, entry in found.entries:
         yield vector(table, entry)
-    table, call = found.root
-    yield f"setdefault {table} {_call(call)}"
+    for table, call in found.defaults:
+        yield f"setdefault {table} {_call(call)}"
 
 
 def vector(table: str, entry: Entry) -> str:
@@ -74,11 +74,11 @@ def write_request(program: Program, found: Installation) -> p4r.WriteRequest:
     schema = Schema(build_p4info(program))
     updates = [_group(group_entry_to(group)) for group in found.groups]
     updates += [_insert(schema, entry) for entry in found.entries]
-    table, call = found.root
-    root = p4r.TableEntry(
-        table_id=schema.tables.names[table].id, is_default_action=True, action=action_to(schema, call)
-    )
-    updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=root)))
+    for table, call in found.defaults:
+        default = p4r.TableEntry(
+            table_id=schema.tables.names[table].id, is_default_action=True, action=action_to(schema, call)
+        )
+        updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=default)))
     return p4r.WriteRequest(updates=updates)
 
 

@@ -89,7 +89,7 @@ class Writer:
         ports = one.effect.ports
         # a group is deleted after the leaf's entry, which is found by its key alone
         group = self._installed.group(ports) if len(ports) > 1 and one.kind is not Kind.DELETE else 0
-        self._do(one.kind, table_name("leaf"), Entry(key, leaf_call(one.effect, group)))
+        self._do(one.kind, table_name("leaf"), Entry(key, leaf_call(one.effect, group, self._schema)))
         if one.effect.custom is not None:
             self._do(one.kind, table_name("custom"), Entry(key, custom_call(self._schema, one.effect.custom)))
 

@@ -109,6 +109,10 @@ class Installed:
     def __init__(self, rules: LiveRules) -> None:
         if any(field.kind == "low" for field in rules.schema.fields):
             raise SchemaError("low-resolution domains are written whole: a new class may change every state")
+        if rules.schema.messages is not None:
+            raise SchemaError(
+                "packets with several messages: rules are written whole, with everybody's group"
+            )
         self._rules = rules
         self._states: dict[int, State] = {0: State(-1, [], [], {}, Effect(), 1, 0)}
         self._of_node: dict[int, int] = {0: 0}

@@ -82,6 +82,11 @@ def compile_rules(
         raise FilterError(str(error), rules.text, 0) from error
 
 
+def everybody(leaves: Sequence[Effect]) -> tuple[int, ...]:
+    """Returns all ports that some packet is sent to."""
+    return tuple(sorted({port for effect in leaves for port in effect.ports}))
+
+
 class Remains:
     """Remains of terms before each of some levels; equal ones have one number."""
 
@@ -234,6 +239,8 @@ class _Build:
         for effect in self.leaves:
             if len(effect.ports) > 1:
                 groups.setdefault(effect.ports, len(groups) + 1)
+        if self.schema.messages is not None:
+            groups.setdefault(everybody(self.leaves), len(groups) + 1)
         return Compiled(
             self.schema,
             self.rules,

@@ -5,6 +5,8 @@ The program depends on the description and the order of fields alone. Rules are 
   parser -> root -> for each field: exact, span, rest or absent -> link -> state -> for each block: exact,
   span, rest -> leaf -> custom -> updates
 
+If packets have several messages, each passes through these tables (`program_messages`).
+
 `meta.at` says which table is next, and `meta.state` the state of the diagram there; a table that isn't next
 is passed by. `root` has no key: its default action names the first state, so that one write goes from one
 rule set to another.
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from . import program_messages as several
 from .schema import STATE_BITS, Counter, Header, Next, QueryField, Schema
 from .variables import AVG, SUM
 
@@ -59,8 +62,12 @@ class _Writer:
     # --- types and parser
 
     def _structs(self) -> Iterator[str]:
+        if self.schema.messages:
+            yield from several.raw_type(self.schema.messages)
         yield "struct headers_t {"
         yield from (f"    {header.name} {header.name};" for header in self.schema.headers)
+        if self.schema.messages:
+            yield f"    tc_message_t[{self.schema.messages.most}] {several.RAW};"
         yield "}"
         yield ""
         yield "struct metadata_t {"
@@ -78,6 +85,8 @@ class _Writer:
                 ("value", STATE_BITS),
             ):
                 yield f"    bit<{width}> {counter.name}_{name};"
+        if self.schema.messages:
+            yield from several.metadata(self.schema.messages)
         yield "}"
         yield ""
 
@@ -89,12 +98,22 @@ class _Writer:
         yield "    state start {"
         yield f"        transition {self.schema.headers[0].name};"
         yield "    }"
+        messages = self.schema.messages
+        inside = several.message_headers(self.schema) if messages else []
         for header in self.schema.headers:
             yield ""
             yield f"    state {header.name} {{"
             yield f"        packet.extract(hdr.{header.name});"
-            yield from _transition([one for one in self.schema.nexts if one.header == header.name])
+            if header.name in inside:
+                yield f"        meta.bytes = meta.bytes + {several.bytes_of(header)};"
+            if messages and header.name == messages.header:
+                yield from several.leave(messages)
+            else:
+                nexts = [one for one in self.schema.nexts if one.header == header.name]
+                yield from _transition(nexts, "tc_fits" if header.name in inside else "accept")
             yield "    }"
+        if messages:
+            yield from several.states(messages)
         yield "}"
         yield ""
 
@@ -116,7 +135,8 @@ class _Writer:
                 yield from _indented(self._value_tables(counter.name, f"meta.{counter.name}_value", "range"))
         yield from _indented(self._last_tables())
         yield "    apply {"
-        yield from _indented(self._apply(), 2)
+        messages = self.schema.messages
+        yield from _indented(several.ingress(messages, self._apply()) if messages else self._apply(), 2)
         yield "    }"
         yield "}"
         yield ""
@@ -133,11 +153,15 @@ class _Writer:
         yield "action nothing() {"
         yield "    mark_to_drop(standard);"
         yield "}"
-        yield "action unicast(bit<9> port) {"
+        mask = f", bit<{several.MASK_PORTS}> ports" if self.schema.messages else ""
+        keep = ["    meta.ports = ports;"] if self.schema.messages else []
+        yield f"action unicast(bit<9> port{mask}) {{"
         yield "    standard.egress_spec = port;"
+        yield from keep
         yield "}"
-        yield "action multicast(bit<16> group) {"
+        yield f"action multicast(bit<16> group{mask}) {{"
         yield "    standard.mcast_grp = group;"
+        yield from keep
         yield "}"
         yield from self._link_actions()
         for action in self.schema.actions:
@@ -197,6 +221,8 @@ class _Writer:
         if self.schema.actions:
             names = [f"run_{action.name}" for action in self.schema.actions]
             yield from _table("custom", state, [*names, "NoAction"], "NoAction()", self.size)
+        if self.schema.messages:
+            yield from _table("everybody", [], ["nothing", "multicast"], "nothing()", 0)
         if self.schema.counters:
             yield from _table("updates", state, ["count", "NoAction"], "NoAction()", self.size)
 
@@ -280,6 +306,8 @@ class _Writer:
     def _rest_of_pipeline(self) -> Iterator[str]:
         yield f"control Copies(inout headers_t hdr, {_META}) {{"
         yield "    apply {"
+        if self.schema.messages:
+            yield from _indented(several.egress(self.schema.messages), 2)
         yield "        if (standard.egress_port == standard.ingress_port && meta.back == 0) {"
         yield "            mark_to_drop(standard);"
         yield "        }"
@@ -291,11 +319,17 @@ class _Writer:
         yield ""
         yield "control Deparse(packet_out packet, in headers_t hdr) {"
         yield "    apply {"
-        yield from (f"        packet.emit(hdr.{header.name});" for header in self.schema.headers)
+        yield from self._emits()
         yield "    }"
         yield "}"
         yield ""
         yield f"V1Switch(Parse(), Verify(), {CONTROL}(), Copies(), Compute(), Deparse()) main;"
+
+    def _emits(self) -> Iterator[str]:
+        messages = self.schema.messages
+        yield from (f"        packet.emit(hdr.{header.name});" for header in self.schema.headers)
+        if messages:  # in the last pass the headers of a message are not read, but all messages whole
+            yield f"        packet.emit(hdr.{several.RAW});"
 
 
 LINKED: Final = (("cell", 32), ("function", 8), ("argument", 8), ("counts", 1))
@@ -316,10 +350,10 @@ def _header(header: Header) -> str:
     return f"header {header.name} {{\n{fields}}}"
 
 
-def _transition(nexts: Sequence[Next]) -> Iterator[str]:
+def _transition(nexts: Sequence[Next], end: str) -> Iterator[str]:
     always = [one for one in nexts if not one.field]
     chosen = [one for one in nexts if one.field]
-    default = always[0].next if always else "accept"
+    default = always[0].next if always else end
     if not chosen:
         yield f"        transition {default};"
         return

@@ -8,6 +8,7 @@
 | `query_counter(name, window, cells)` | `cells` cells of state, with tumbling windows of `window` µs |
 | `query_next(h.f, value, h2)` | the parser goes on with h2 if the field has this value |
 | `query_next(h, h2)` | it goes on with h2 after every h |
+| `query_messages(h.count, h2.length, most)` | behind h come `count` messages, each of which begins with h2 |
 | `query_pad(h.f, byte)` | strings shorter than the field are filled with this byte; 0x20 unless said |
 """
 
@@ -91,6 +92,23 @@ class CustomAction(Struct, frozen=True):
     bound: tuple[str, ...] = ()
 
 
+class Messages(Struct, frozen=True):
+    """Packets with several messages, as many as `header.count` says, behind this header.
+
+    Each begins with the header `message`, whose first field `length`, of `width` bits, counts the bytes
+    behind it. The first `most` of a packet are told apart. `pruned`: the description has an action of this name,
+    which is called for a copy that has lost messages, with the bytes of these.
+    """
+
+    header: str
+    count: str
+    message: str
+    length: str
+    width: int
+    most: int
+    pruned: bool = False
+
+
 class Schema(Struct, frozen=True):
     """A whole description. The first header begins every packet. `source` is its P4 text."""
 
@@ -100,6 +118,7 @@ class Schema(Struct, frozen=True):
     counters: tuple[Counter, ...] = ()
     actions: tuple[CustomAction, ...] = ()
     source: str = ""
+    messages: Messages | None = None
 
     def field(self, wanted: Field) -> int:
         """Returns the place in `fields` of the field that a filter names whole or by its last part.

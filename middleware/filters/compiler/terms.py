@@ -12,6 +12,7 @@ from ..errors import FilterError
 from ..tree import Aggregate, Constraint, Field, Relation, Scalar
 from .bounds import ABSENT, Bounds, bounds_of, complement
 from .boxes import Box, TooManyBoxes, normal_form
+from .program_messages import MASK_PORTS
 from .schema import STATE_BITS, CustomAction, Schema, SchemaError
 from .variables import Variable, Variables, is_state
 
@@ -181,7 +182,22 @@ def effect_of(schema: Schema, actions: tuple[Action, ...]) -> Effect:
     """Returns the effect of one rule's actions, without updates. Raises SchemaError."""
     ports = {port for action in actions if isinstance(action, Forward) for port in action.ports}
     customs = [_custom(schema, action) for action in actions if isinstance(action, Custom)]
+    if schema.messages is not None:
+        _check_of_messages(ports, customs)
     return Effect(tuple(sorted(ports)), customs[0] if customs else None)
+
+
+def _check_of_messages(ports: set[int], customs: list[tuple[str, tuple[int, ...]]]) -> None:
+    """Raises SchemaError if one message of several cannot have these actions."""
+    if customs:
+        raise SchemaError(
+            f"{customs[0][0]} changes a whole packet; with query_messages a rule may only fwd or drop",
+            customs[0][0],
+        )
+    if ports and max(ports) >= MASK_PORTS:
+        raise SchemaError(
+            f"with query_messages ports are 0 to {MASK_PORTS - 1}, not {max(ports)}", str(max(ports))
+        )
 
 
 def _custom(schema: Schema, action: Custom) -> tuple[str, tuple[int, ...]]:

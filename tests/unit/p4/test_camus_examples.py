@@ -27,14 +27,36 @@ def wanted(order: Order, bought: int) -> set[int]:
     return ports
 
 
-def expected(messages: list[Message], second: int, bought: dict[int, int]) -> set[int]:
-    first = messages[0]
-    if not isinstance(first, Order):
-        return set(SUBSCRIBERS) if len(messages) > 1 else set()
-    if first.stock == "AMZN" and first.side == "B":
-        bought[second] = bought.get(second, 0) + 1
-    ports = wanted(first, bought.get(second, 0))
-    return set(SUBSCRIBERS) if len(messages) > 1 else ports
+def expected(messages: list[Message], second: int, bought: dict[int, int]) -> dict[int, list[Message]]:
+    """Returns the messages of each subscriber who wants some."""
+    found: dict[int, list[Message]] = {}
+    for one in messages:
+        if isinstance(one, Order):
+            if one.stock == "AMZN" and one.side == "B":
+                bought[second] = bought.get(second, 0) + 1
+            for port in wanted(one, bought.get(second, 0)):
+                found.setdefault(port, []).append(one)
+    return found
+
+
+def blocks(frame: bytes) -> list[bytes]:
+    """Returns the messages of a frame, and checks each length and the checksum of its headers."""
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+
+    read = Ether(frame)
+    rebuilt = read.copy()
+    del rebuilt[IP].chksum
+    assert IP(bytes(rebuilt[IP])).chksum == read[IP].chksum
+    assert (read[IP].len, read[UDP].len) == (len(frame) - 14, len(frame) - 34)
+    count, rest = int.from_bytes(frame[60:62]), frame[62:]
+    found = []
+    while rest:
+        end = 2 + int.from_bytes(rest[:2])
+        found.append(rest[2:end])
+        rest = rest[end:]
+    assert len(found) == count
+    return found
 
 
 @pytest.mark.parametrize("most", [1, 12])
@@ -43,17 +65,19 @@ def test_subscribers_of_market_data_get_what_they_want(most: int) -> None:
     bought: dict[int, int] = {}
     seen = dict.fromkeys(SUBSCRIBERS, 0)
     sequence = 1
-    for number, messages in enumerate(feed(3000, Random(7), most)):
+    for number, messages in enumerate(feed(1000, Random(7), most)):
         data = packet(messages, sequence)
+        sent = [one.encode(sequence + place) for place, one in enumerate(messages)]
         sequence += len(messages)
         out = switch.receive(PUBLISHER, data, number * INTERVAL)
-        assert {one.port for one in out} == expected(
-            messages, int(number * INTERVAL * 1e6) // 1_000_000, bought
-        )
-        assert all(one.packet == data for one in out)
-        for one in out:
-            seen[one.port] += 1
-    assert all(0 < count < 3000 for count in seen.values())
+        want = expected(messages, int(number * INTERVAL * 1e6) // 1_000_000, bought)
+        mine = {id(one): block for one, block in zip(messages, sent, strict=True)}
+        assert {one.port: blocks(one.packet) for one in out} == {
+            port: [mine[id(one)] for one in kept] for port, kept in want.items()
+        }
+        for port, kept in want.items():
+            seen[port] += len(kept)
+    assert all(0 < count < sequence - 1 for count in seen.values())
 
 
 def test_lengths_of_messages_are_those_of_the_specification() -> None:
