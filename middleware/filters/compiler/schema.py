@@ -96,8 +96,8 @@ class Messages(Struct, frozen=True):
     """Packets with several messages, as many as `header.count` says, behind this header.
 
     Each begins with the header `message`, whose first field `length`, of `width` bits, counts the bytes
-    behind it. The first `most` of a packet are told apart. `pruned`: the description has an action of this name,
-    which is called for a copy that has lost messages, with the bytes of these.
+    behind it. The first `most` of a packet are told apart. `pruned`: the description has an action of this
+    name, which is called for a copy that has lost messages, with the bytes of these.
     """
 
     header: str

@@ -89,7 +89,7 @@ def test_lengths_of_messages_are_those_of_the_specification() -> None:
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_packets_that_are_cut_or_damaged_go_to_nobody_who_did_not_ask(data: st.DataObject) -> None:
-    switch = switch_with(COMPILED)
+    switch = SWITCH
     whole = packet([Order("GOOGL", "B", 100, 1000)], 1)
     cut = data.draw(st.integers(0, 81))
     assert switch.receive(PUBLISHER, whole[:cut], 0.0) == []
@@ -99,7 +99,7 @@ def test_packets_that_are_cut_or_damaged_go_to_nobody_who_did_not_ask(data: st.D
     assert switch.receive(PUBLISHER, options, 0.0) == []
 
 
-COMPILED = compiled_rules()
+SWITCH = switch_with(compiled_rules())
 
 
 # --- DNS
