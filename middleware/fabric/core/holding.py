@@ -20,6 +20,7 @@ from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
 from .log import Log, StreamLog
 from .outgoing import Outgoing, OutgoingMessage, Slices
+from .path_size import LEAST
 from .reorder import Reorder
 from .settings import StreamSettings
 from .timing import TokenBucket
@@ -121,11 +122,14 @@ class Holding:
     def cut_like(self, segment: Segment) -> None:
         """Takes the first of several segments of a message from the origin: others ask for parts by its
         numbers."""
+        shortest = min(LEAST, self._settings.mtu)  # no path is narrower, and every message can be cut to it
         least = size_of(segment)
         most = least + -(-len(segment.payload) // (segment.total - 1))
+        if most <= shortest:
+            return
         if least >= self._most or most <= self._least:  # it cuts to another size now
             self._least, self._most = least, most
-        self._least, self._most = max(self._least, least), min(self._most, most)
+        self._least, self._most = max(self._least, least, shortest), min(self._most, most)
 
     def _mtu_to(self, host: int) -> int:
         """The size to which messages for a host are cut: the origin's, if the path to the host allows it."""

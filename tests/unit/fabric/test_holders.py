@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import Network
 
+from treecast.middleware.fabric.core.holding import Holding, Share
 from treecast.middleware.fabric.core.log import Log, StreamLog
-from treecast.middleware.fabric.core.outgoing import OutgoingMessage
+from treecast.middleware.fabric.core.outgoing import Outgoing, OutgoingMessage
 from treecast.middleware.fabric.core.receivers import Receivers
-from treecast.middleware.fabric.core.reorder import Progress
+from treecast.middleware.fabric.core.reorder import Progress, Reorder
 from treecast.middleware.fabric.core.settings import StreamSettings
-from treecast.middleware.wire.segment import Kind, Message, control
+from treecast.middleware.wire.segment import Kind, Message, Segment, control, cut
+from treecast.middleware.wire.segment_assembly import AssemblyBudget
 from treecast.middleware.wire.segment_bodies import Gap, Nak, Skipped
 
 pytestmark = pytest.mark.compiled_suffices
@@ -213,3 +215,18 @@ def test_a_request_for_everything_gets_a_window_and_too_many_are_refused() -> No
         ask(made, 1, first + 1, first=first)
     (receiver,) = made
     assert receiver.counters.refused["TOO_MANY"] == 600 - 512
+
+
+@pytest.mark.parametrize("payload", [b"", b"x", bytes(300)])
+def test_a_first_segment_that_no_origin_cuts_is_no_size_to_cut_to(payload: bytes) -> None:
+    """A host with the key may send one. What is held is still cut to sizes that hold every message."""
+    settings = StreamSettings(hold_bytes=1 << 20, mtu=8900)
+    key, message = (1, 1, 1), Message(1, 1, bytes(100_000), (), bytes(64))
+    holding = Holding(2, key, settings, None, 0.0)
+    holding.hold(message, 0.0)
+    holding.cut_like(Segment(Kind.DATA, 1, 1, 1, 0, 1, 0, 2, 1, payload))
+    buffer = Reorder(settings, AssemblyBudget(1 << 20), 2)
+    assert holding.asked(3, Nak((Gap(1, 2, 0, 0),)), buffer, 0.0)
+    out: list[Outgoing] = []
+    holding.give(out, Share(1 << 20), buffer, 0.0)
+    assert sum(one.count for one in out) == len(list(cut(message, settings.mtu, key, 2)))
