@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "tutorials"
 
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # queries are short: half of the processor time
 Require = Callable[[object, str], None]
 
 
@@ -80,9 +81,13 @@ def test_application(read_and_type: Callable[[str], int], require_tool: Callable
 
 
 def test_spark(
-    read_and_type: Callable[[str], int], require: Require, require_tool: Callable[[str], str]
+    read_and_type: Callable[[str], int],
+    require: Require,
+    require_tool: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     require_tool("java")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", JAVA)
     require(importlib.util.find_spec("pyspark"), "pyspark is not installed")
     assert read_and_type("spark") > 6
 
