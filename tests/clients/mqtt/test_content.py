@@ -48,7 +48,7 @@ def publish(client: Newer, topic: str) -> None:
 def test_a_subscriber_gets_exactly_the_messages_that_pass(
     hosts: list[DaemonProcess], both: tuple[Newer, Newer], publisher: int, recorded: bool
 ) -> None:
-    """Of a topic that Kafka has too, its partitions feed the subscribers."""
+    """The partitions of a topic that Kafka has too feed its subscribers."""
     topic = f"content-{publisher}-{int(recorded)}"
     if recorded:
         with DaemonClient(hosts[0].control) as client:
