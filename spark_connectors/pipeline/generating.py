@@ -121,7 +121,7 @@ def interval(spec: Spec, host: int, seq: int) -> pb.TelemetryInterval:
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with a host. `ahead`: seconds of its clock."""
+    """The faults of a host. `ahead`: seconds by which its clock is wrong."""
 
     ahead: int = 0
     loses: bool = False

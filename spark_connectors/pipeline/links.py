@@ -1,4 +1,4 @@
-"""What packets load links with, and when a link will be full. Pure."""
+"""Loads of links by packets, and the time when a link will be full. Pure."""
 
 from __future__ import annotations
 

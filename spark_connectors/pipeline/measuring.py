@@ -129,7 +129,7 @@ class Measures:
     def _windows(self, windows: list[int] | None) -> None:
         """Writes the tables of windows; None: of all."""
         one, networks = self._settings, self._networks()
-        # What a later window is compared with has changed as well.
+        # Later windows are compared with these.
         compared = None if windows is None else sorted({*windows, *(at + one.length for at in windows)})
         sends = measures.sets(self._read(t.MINUTES, windows)).cache()
         streams, hosts = self._read(t.STREAM_MINUTES, windows).cache(), self._read(t.HOST_MINUTES, windows)

@@ -60,9 +60,9 @@ class Report(Struct, frozen=True):
         )
         yield (
             "links",
-            ("link", "network", "Mbit/s", "share"),
+            ("link", "network", "kbit/s", "share"),
             [
-                (r["link"], r["network"], f"{r['bits_per_s'] / 1e6:.3f}", f"{r['share']:.1%}")
+                (r["link"], r["network"], f"{r['bits_per_s'] / 1e3:.1f}", f"{r['share']:.1%}")
                 for r in found[t.LINKS]
             ],
         )

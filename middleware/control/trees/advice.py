@@ -119,7 +119,7 @@ class Adviser:
         return sum(writes for _, writes in self._recent(now))
 
     def _recent(self, now: int) -> tuple[tuple[int, int], ...]:
-        # Of a clock that was set back by more, times ahead of `now` would count for long.
+        # Times far ahead of `now` are of a clock that was set back: they would count for long.
         return tuple([one for one in self.kept.spent if abs(now - one[0]) < _MINUTE])
 
     def weigh(self, offset: int, value: bytes | None, at: Situation, *, last: bool = True) -> Verdict:
