@@ -31,7 +31,8 @@ class Authority:
         extensions = self._folder / "extensions"
         extensions.write_text(f"{NAMES}\n")
         self._run("x509", "-req", "-in", str(request), "-CA", str(self.ca), "-CAkey", str(self._key),
-                  "-CAcreateserial", "-days", "2", "-extfile", str(extensions), "-out", str(made))  # fmt: skip
+                  "-CAcreateserial", "-days", "2", "-extfile", str(extensions),
+                  "-out", str(made))  # fmt: skip
         made.write_text(made.read_text() + key.read_text())
         return made
 

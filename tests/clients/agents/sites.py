@@ -18,6 +18,8 @@ from bench.peers.rabbitmq.node import Node, PortMapper
 from tests.clients.agents.authority import Authority
 from tests.clients.agents.process import AgentProcess
 
+from treecast.middleware.daemon.process import DaemonProcess
+
 PATIENCE = 240.0  # seconds until a test gives up; nothing is asserted about it
 USER = "treecast"
 CERTIFIED = "localhost"  # the common name of the certificate, and a user without a password
@@ -56,6 +58,7 @@ class Server:
     ) -> None:
         """`authority`: whose certificates both ends have. `events`: with the event exchange plugin. `more`:
         lines of its configuration."""
+        self.user = USER  # and its password
         self.management, self.tls_port = free_port(), free_port()
         plugins = ("rabbitmq_management", "rabbitmq_auth_mechanism_ssl")
         plugins += ("rabbitmq_event_exchange",) if events else ()
@@ -67,6 +70,7 @@ class Server:
         more += "".join(f"auth_mechanisms.{number} = {name}\n" for number, name in enumerate(names, 1))
         more += f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {self.management}\n"
         self.node = Node(name, folder, mapper, DEFINITIONS, plugins, more)
+        self.port = self.node.port
         self._connections: list[pika.BlockingConnection] = []
 
     def wait(self) -> None:
@@ -77,7 +81,7 @@ class Server:
         """Returns an answer of the management API; None if there is none."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.management}/api/{path}")
         manager = urllib.request.HTTPPasswordMgrWithDefaultRealm()
-        manager.add_password(None, request.full_url, USER, USER)
+        manager.add_password(None, request.full_url, self.user, self.user)
         opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(manager))
         try:
             with opener.open(request, timeout=5) as answer:
@@ -94,15 +98,15 @@ class Server:
 
     def _change(self, method: str, path: str, body: bytes | None) -> None:
         url = f"http://127.0.0.1:{self.management}/api/{path}"
-        log_in = base64.b64encode(f"{USER}:{USER}".encode()).decode()
+        log_in = base64.b64encode(f"{self.user}:{self.user}".encode()).decode()
         headers = {"Authorization": f"Basic {log_in}", "Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method), timeout=30):
             pass
 
     def connect(self) -> pika.BlockingConnection:
         """Returns a connection, which `disconnect` closes."""
-        login = pika.PlainCredentials(USER, USER)
-        parameters = pika.ConnectionParameters("127.0.0.1", self.node.port, credentials=login, heartbeat=60)
+        login = pika.PlainCredentials(self.user, self.user)
+        parameters = pika.ConnectionParameters("127.0.0.1", self.port, credentials=login, heartbeat=60)
         self._connections.append(pika.BlockingConnection(parameters))
         return self._connections[-1]
 
@@ -112,6 +116,16 @@ class Server:
                 self._connections.pop().close()
 
 
+class FaceServer(Server):
+    """A daemon's AMQP face and its management calls, in the place of a RabbitMQ server."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.management = daemon.address("admin")[1]
+        self.port = daemon.address("amqp")[1]
+        self.user = "guest"
+        self._connections = []
+
+
 class Agent(AgentProcess):
     """An agent process beside a RabbitMQ server."""
 
@@ -119,7 +133,8 @@ class Agent(AgentProcess):
         self, site: str, folder: Path, server: Server, join: str, token: Path, rabbit: str, agent: str = ""
     ) -> None:
         """`rabbit` and `agent`: more lines of the tables; `rabbit` may have the log-in."""
-        log_in = f'address = "127.0.0.1:{server.node.port}"\nuser = "{USER}"\npassword = "{USER}"\n'
+        log_in = f'address = "127.0.0.1:{server.port}"\nuser = "{server.user}"\n'
+        log_in += f'password = "{server.user}"\n'
         table = (
             f"[rabbitmq]\n{'' if 'user =' in rabbit else log_in}"
             f'management = "http://127.0.0.1:{server.management}"\npoll_seconds = 0.5\n{rabbit}'

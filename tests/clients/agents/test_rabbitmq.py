@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 from tests.clients.agents.authority import Authority
 from tests.clients.agents.conftest import LARGEST, Site
-from tests.clients.agents.sites import CERTIFIED, PATIENCE, USER, Agent, Server, until
+from tests.clients.agents.sites import CERTIFIED, PATIENCE, USER, Agent, FaceServer, Server, until
+
+from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -365,6 +368,45 @@ def test_exchanges_that_a_policy_names(sites: list[Site], start: Start, name: st
     for agent in agents:
         agent.until(lambda found: found["exchanges"] == {}, "it is carried still")
     assert agents[0].status()["troubles"] == []
+
+
+def test_a_daemons_own_face_is_a_site(
+    sites: list[Site],
+    start: Start,
+    name: str,
+    hub: DaemonProcess,
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    """The agent stands beside the daemon as beside a RabbitMQ server: one network of both."""
+    faces = [word for face in ("kafka", "mqtt", "stare") for word in (f"--{face}", "off")]
+    flags = [*faces, "--amqp", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    daemon = DaemonProcess(tmp_path / "face", flags).start()
+    try:
+        _face_as_a_site(sites[0], Site(f"face-{name}", data, FaceServer(daemon), hub), start, name)
+    finally:
+        daemon.stop()
+        daemon.clean_up()
+
+
+def _face_as_a_site(rabbit: Site, own: Site, start: Start, name: str) -> None:
+    face = own.server
+    agents = [start(site.agent(declare(name))) for site in (rabbit, own)]
+    for agent in agents:
+        agent.until(lambda found: found["serving"], "the agent does not serve")
+    queues = [Queue(server, name).bind(name, "#") for server in (rabbit.server, face)]
+    for site, agent in zip((rabbit, own), agents, strict=True):
+        bound(site, agent, name, {"#"})
+    properties = pika.BasicProperties(delivery_mode=2, headers={"n": 1})
+    publish(face, name, [("at.face", b"1", properties)] * 20)
+    publish(rabbit.server, name, [("at.rabbit", b"2", properties)] * 20)
+    for queue in queues:
+        found = queue.take(40)
+        assert sorted(method.routing_key for method, _, _ in found) == ["at.face"] * 20 + ["at.rabbit"] * 20
+        assert {one.headers["n"] for _, one, _ in found} == {1}
+    for agent in agents:
+        agent.until(lambda now: now["lag"] == now["owed"] == 0, "it is not settled")
+    face.disconnect()
 
 
 def test_a_log_in_by_certificate(sites: list[Site], start: Start, name: str, authority: Authority) -> None:

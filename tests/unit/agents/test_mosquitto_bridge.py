@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+from typer.testing import CliRunner
 
 from treecast.agents.mosquitto.bridge import read_bridges
 from treecast.agents.mosquitto.settings import MosquittoSettings
 from treecast.agents.mosquitto.topics import Rule
+from treecast.middleware.cli.app import app
 
 CONFIG = """\
 # the broker itself
@@ -54,3 +58,17 @@ def test_each_line_is_accounted_for_and_no_secret_is_shown() -> None:
 
 def test_a_file_without_a_bridge_has_none() -> None:
     assert read_bridges("listener 1883\n\n# connection x\n") == []
+
+
+def test_the_command_prints_the_table_and_fails_for_what_cannot_be_kept(tmp_path: Path) -> None:
+    config = tmp_path / "mosquitto.conf"
+    config.write_text(CONFIG)
+    kept = CliRunner().invoke(app, ["agent", "bridge", str(config), "--name", "to-centre"])
+    assert kept.exit_code == 0
+    assert "geheim" not in kept.output
+    table = "".join(line for line in kept.output.splitlines(keepends=True) if not line.startswith("#"))
+    read = msgspec.toml.decode(table, type=dict[str, MosquittoSettings])["mosquitto"]
+    assert len(read.rules) == 3
+    assert CliRunner().invoke(app, ["agent", "bridge", str(config)]).exit_code == 1
+    none = CliRunner().invoke(app, ["agent", "bridge", str(config), "--name", "nobody"])
+    assert none.exit_code == 1
