@@ -173,6 +173,7 @@ HOT_MODULES: list[str] = [
     "shims/kafka/handlers/fetch.py",
     "shims/kafka/dispatch.py",
     "shims/kafka/sender.py",
+    "shims/kafka/throttling.py",
     "shims/kafka/connection.py",
     "shims/mqtt/codec.py",
     "shims/mqtt/codec_read.py",

@@ -1,4 +1,4 @@
-"""The names in an X.509 certificate, as `ssl.SSLObject.getpeercert` returns it, in RFC 4514's spelling.
+"""The names in an X.509 certificate, as `ssl.SSLObject.getpeercert` returns it.
 
 The last part of a subject comes first: `CN=orders,O=shop`. So do RabbitMQ and Java spell it.
 """
@@ -47,7 +47,7 @@ def common_name(certificate: Mapping[str, object]) -> str:
 
 
 def alternative_names(certificate: Mapping[str, object]) -> list[str]:
-    """Returns the alternative names with their kinds: `DNS:db.shop`, `URI:spiffe://shop/db`, `email:a@b.c`."""
+    """Returns the alternative names with their kinds, as `DNS:db.shop` or `URI:spiffe://shop/db`."""
     found: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
     return [f"{kind}:{name}" for kind, name in found]
 

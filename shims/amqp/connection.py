@@ -11,6 +11,7 @@ import ipaddress
 import time
 from typing import Final, Protocol, cast
 
+from treecast.middleware.broker.access import Spending
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 from treecast.middleware.model.visitors import Visitor, address_of
@@ -67,6 +68,8 @@ class Connection:
         self._short = False  # no memory for the rest of a message: paused until `wait_for_memory` says so
         self._holds = False  # bytes of unfinished messages are counted in the budget
         self._known = False
+        self._spending: Spending | None = None
+        self._throttled = False  # a quota is used up: paused until `_unthrottle`
         self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
@@ -112,7 +115,24 @@ class Connection:
         # Only publishers are paused: consumers must go on, since they are what empties the disk.
         if self._host.alarm and self.session.publishes:
             self.pause_reading()
+        if self._host.identities.quotas.any and self.state.user:
+            self._count(len(data), now)
         self._hold(len(data), now)
+
+    def _count(self, size: int, now: float) -> None:
+        """Counts what has come in the quota of the user. The rest is read later."""
+        quotas, found = self._host.identities.quotas, self._spending
+        if found is None or found.version != quotas.version:
+            found = self._spending = quotas.spending(self.state.user, self.state.name, now)
+        wait = found.sent(size, now)
+        if wait > 0:
+            self._throttled = True
+            self._pause()
+            self._loop.call_later(wait, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._throttled = False
+        self._read_on()
 
     def _failed(self, now: float) -> None:
         """Ends this connection after an internal error; other connections are unaffected."""
@@ -185,6 +205,7 @@ class Connection:
         if (
             not self._held
             and not self._short
+            and not self._throttled
             and not self.state.held
             and not self.session.rests
             and self._transport is not None

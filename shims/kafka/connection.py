@@ -22,6 +22,7 @@ from .log_in import LogIn
 from .sender import Sender
 from .session import FramePool, Pending, Refused, Request, Session
 from .settings import KafkaSettings
+from .throttling import Meter
 
 _log = Log("treecast.kafka")
 
@@ -141,6 +142,8 @@ class Connection:
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
+        self._meter = Meter(face.identities)
+        self._throttled = False  # a quota is used up: nothing is served until `_unthrottle`
         self.log_in = LogIn(face.identities)
 
     # --- called by asyncio
@@ -276,10 +279,12 @@ class Connection:
 
     @property
     def _blocked(self) -> bool:
-        return self._muted or self._congested or self._closing or bool(self._waiting)
+        return self._muted or self._congested or self._throttled or self._closing or bool(self._waiting)
 
     def _serve(self, request: Request, more: bool = False) -> None:
         """Serves one request. `more`: other requests of the same chunk follow."""
+        if self._meter.counts:
+            self._count(request)
         try:
             answer = self._dispatcher.answer(self, request.frame, more)
         except Refused as refused:
@@ -305,7 +310,30 @@ class Connection:
         else:
             self._reply(request, answer)
 
+    def _count(self, request: Request) -> None:
+        """Counts a request in its quotas, which may have the next ones wait."""
+        meter, principal, now = self._meter, self.log_in.granted.principal, self._time()
+        request.key, request.version = meter.request(request.frame, principal, self._who or "", now)
+        self._throttle(now)
+
+    def _throttle(self, now: float) -> None:
+        if self._meter.until > now and not self._throttled:
+            self._throttled = True
+            self._loop.call_later(self._meter.until - now, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        """Serves on, if the time has not become longer meanwhile."""
+        self._throttled = False
+        self._throttle(self._time())
+        if not self._throttled and not self._closing:
+            self._serve_waiting()
+            self._settle()
+
     def _reply(self, request: Request, buffers: list[Chunk]) -> None:
+        if request.key >= 0:
+            now = self._time()
+            buffers = self._meter.answer(request.key, request.version, buffers, now)
+            self._throttle(now)
         self._session.reply(request, buffers, self._time())
         if self._receiving or self._waiting:  # otherwise the caller sends the answer at once
             for buffer in buffers:
@@ -330,7 +358,7 @@ class Connection:
     def _serve_waiting(self) -> None:
         waiting = self._waiting
         # Checked before each request: serving one may block, congest or close the connection.
-        while waiting and not (self._muted or self._congested or self._closing):
+        while waiting and not (self._muted or self._congested or self._throttled or self._closing):
             request = waiting.popleft()
             self._waiting_bytes -= len(request.frame)
             self._serve(request)
@@ -380,7 +408,8 @@ class Connection:
             return
         # A connection with requests that wait is not read: what its client sends stays in the kernel and
         # slows it.
-        wanted = session.wants_data and not (self._waiting or self._congested or self._waits or self._short)
+        held = self._congested or self._waits or self._short or self._throttled
+        wanted = session.wants_data and not (self._waiting or held)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
             if wanted:

@@ -116,6 +116,7 @@ NEEDED: Final[Mapping[int, tuple[Right, ...]]] = MappingProxyType(
         v.LIST_PARTITION_REASSIGNMENTS: (Right(_O.DESCRIBE, _CLUSTER),),
         v.OFFSET_DELETE: (Right(_O.DELETE, _GROUP, "group_id"), _each(_O.READ, _TOPIC)),
         v.DESCRIBE_CLIENT_QUOTAS: (Right(_O.DESCRIBE_CONFIGS, _CLUSTER),),
+        v.ALTER_CLIENT_QUOTAS: (Right(_O.ALTER_CONFIGS, _CLUSTER),),
         v.DESCRIBE_USER_SCRAM_CREDENTIALS: (Right(_O.DESCRIBE, _CLUSTER),),
         v.DESCRIBE_CLUSTER: (),
         v.DESCRIBE_PRODUCERS: (_each(_O.READ, _TOPIC),),

@@ -81,6 +81,8 @@ class Request:
     def __init__(self, frame: memoryview, buffer: Memory | None) -> None:
         self.frame = frame
         self.kept = False  # `frame` is valid until `release`
+        self.key = -1  # its API and version, where quotas count it
+        self.version = 0
         self._buffer = buffer  # the memory of `frame`, if the request has a buffer of its own
         self.buffers: list[Chunk] = []
         self.done = False

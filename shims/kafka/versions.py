@@ -73,6 +73,7 @@ INCREMENTAL_ALTER_CONFIGS: Final = 44
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
 DESCRIBE_CLIENT_QUOTAS: Final = 48
+ALTER_CLIENT_QUOTAS: Final = 49
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
@@ -123,6 +124,7 @@ _TABLE = (
     Api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
     Api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
+    Api(ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
     Api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
     Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from treecast.middleware.broker import Turn
+from treecast.middleware.broker.access import Spending
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
@@ -77,6 +78,8 @@ class Connection:
         self._short = False  # no memory for the rest of a packet: paused until `wait_for_memory` says so
         self._holds = False  # bytes of an unfinished packet are counted in the budget
         self._known = False
+        self._spending: Spending | None = None
+        self._throttled = False  # a quota is used up: paused until `_unthrottle`
         self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
@@ -126,8 +129,28 @@ class Connection:
                 self.session.lost(self._loop.time())
         if self.output.phase == session_table.CHECKING:
             self._pause()
+        if self._face.sessions.identities.quotas.any:
+            self._count(len(data))
         # Counted last: what is still unfinished is known only after the packets were taken.
         self._hold(len(data))
+
+    def _count(self, size: int) -> None:
+        """Counts what has come in the client's quota, once it is known. The rest is read later."""
+        state, now = self.session.connection.state, self._loop.time()
+        if state is None:
+            return
+        quotas, found = self._face.sessions.identities.quotas, self._spending
+        if found is None or found.version != quotas.version:
+            found = self._spending = quotas.spending(state.user, state.client_id, now)
+        wait = found.sent(size, now)
+        if wait > 0:
+            self._throttled = True
+            self._pause()
+            self._loop.call_later(wait, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._throttled = False
+        self._read_on()
 
     def checked(self, outcome: Outcome) -> None:
         try:
@@ -209,7 +232,7 @@ class Connection:
     def _read_on(self) -> None:
         checking = self.output.phase == session_table.CHECKING
         # Each reason to wait is kept by itself: when one ends, another may still hold.
-        waits = self._held or self._short or self.session.suspended or checking
+        waits = self._held or self._short or self.session.suspended or checking or self._throttled
         if not waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -8,6 +8,7 @@ from .filters import may_match
 from .granted import Granted, everything
 from .identities import Content, Identities, User, with_rules, without_rules
 from .leaders import CheckedLeaders
+from .quotas import ANY, Quota, Quotas, Rate, Spending, places
 from .rabbitmq import RabbitRights, missing
 from .rules import EVERYBODY, EVERYTHING, Pattern, Permission, Rule, Rules
 from .stored import StoredRights
@@ -15,6 +16,7 @@ from .users_file import ALL, UsersFileError, check_user_name, read_users, write_
 
 __all__ = [
     "ALL",
+    "ANY",
     "CLUSTER",
     "EVERYBODY",
     "EVERYTHING",
@@ -31,12 +33,16 @@ __all__ = [
     "Operation",
     "Pattern",
     "Permission",
+    "Quota",
+    "Quotas",
     "RabbitRights",
+    "Rate",
     "Resource",
     "ResourceKind",
     "Row",
     "Rule",
     "Rules",
+    "Spending",
     "StoredRights",
     "Trail",
     "Use",
@@ -46,6 +52,7 @@ __all__ = [
     "everything",
     "may_match",
     "missing",
+    "places",
     "read_users",
     "with_rules",
     "without_rules",

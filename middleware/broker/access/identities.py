@@ -19,6 +19,7 @@ from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
 from .audit import Trail
 from .authorizer import Decision, Operation, Resource, ResourceKind
 from .certificates import CertificateUsers
+from .quotas import Quota, Quotas
 from .rules import Rule, Rules
 
 _OPEN: Final = Decision(True, "there are no users")
@@ -40,6 +41,7 @@ class Content(Struct, frozen=True):
     users: Mapping[str, User] = {}
     rules: tuple[Rule, ...] = ()
     certificates: tuple[str, ...] = ()
+    quotas: tuple[Quota, ...] = ()
 
 
 Change = Callable[[Content], Content]
@@ -59,6 +61,7 @@ class Identities:
         self._key = key
         self._rules = Rules(self.content.rules)
         self._certificates = CertificateUsers(self.content.certificates)
+        self.quotas = Quotas(self.content.quotas)
         self._watchers: list[Callable[[], None]] = []
         self.trail: Trail | None = None
         """Where log-ins and uses of rights are noted. None: nowhere."""
@@ -73,6 +76,8 @@ class Identities:
         """Takes over what is stored now. Open connections are told."""
         if content == self.content:
             return
+        if content.quotas != self.content.quotas:
+            self.quotas.replace(content.quotas)
         self.content = content
         self._rules = Rules(content.rules)
         self._certificates = CertificateUsers(content.certificates)

@@ -15,11 +15,17 @@ resource = "topic"          or group, transactional-id, cluster
 pattern = "prefixed"        or "literal", the default
 name = "orders."            literal "*" is every name
 address = "10.0.0.7"        default "*"
+
+[[quotas]]
+user = "alice"              or "*"; left out: of a client id alone
+client-id = "orders"        or "*"; left out: of a user alone
+produce-bytes = 1000000     in a second; likewise fetch-bytes and requests
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from typing import Final
 
@@ -32,6 +38,7 @@ from treecast.middleware.model.scram import SHA256, SHA512, Verifier, read_verif
 from .authorizer import Operation, ResourceKind
 from .certificates import CertificateUsers, MappingError
 from .identities import Content, User
+from .quotas import Quota, Rate
 from .rules import EVERYBODY, Pattern, Permission, Rule
 
 ALL: Final = "all"  # an operation in a rule
@@ -62,10 +69,19 @@ class _Rule(Struct, forbid_unknown_fields=True):
     address: str = EVERYBODY
 
 
+class _Quota(Struct, forbid_unknown_fields=True, rename="kebab"):
+    user: str = ""
+    client_id: str = ""
+    produce_bytes: float | None = None
+    fetch_bytes: float | None = None
+    requests: float | None = None
+
+
 class _File(Struct, forbid_unknown_fields=True):
     certificates: list[str] = []
     users: dict[str, _User] = {}
     rules: list[_Rule] = []
+    quotas: list[_Quota] = []
 
 
 def check_user_name(name: str) -> None:
@@ -88,7 +104,19 @@ def read_users(text: str) -> Content:
     except MappingError as error:
         raise UsersFileError(f"certificates: {error}") from error
     rules = tuple([_rule(number, one) for number, one in enumerate(found.rules, 1)])
-    return Content(users, rules, tuple(found.certificates))
+    quotas = tuple([_quota(number, one) for number, one in enumerate(found.quotas, 1)])
+    return Content(users, rules, tuple(found.certificates), quotas)
+
+
+def _quota(number: int, given: _Quota) -> Quota:
+    if not given.user and not given.client_id:
+        raise UsersFileError(f"quota {number}: it names a user, a client-id, or both")
+    numbers = (given.produce_bytes, given.fetch_bytes, given.requests)
+    rates = {rate: one for rate, one in zip(Rate, numbers, strict=True) if one is not None}
+    if not rates or not all(0 < one < math.inf for one in rates.values()):
+        known = ", ".join([rate.value for rate in Rate])
+        raise UsersFileError(f"quota {number}: give {known}, each above 0")
+    return Quota(given.user, given.client_id, rates)
 
 
 def _user(name: str, given: _User) -> User:
@@ -132,6 +160,7 @@ def write_users(content: Content) -> str:
         rows += ["admin = true"] if user.admin else []
         parts.append("\n".join(rows) + "\n")
     parts += [_written(rule) for rule in content.rules]
+    parts += [_written_quota(quota) for quota in content.quotas]
     return "\n".join(parts)
 
 
@@ -146,6 +175,16 @@ def _written(rule: Rule) -> str:
         "address": rule.address,
     }
     return "\n".join(["[[rules]]", *(f"{name} = {_quoted(value)}" for name, value in fields.items())]) + "\n"
+
+
+def _written_quota(quota: Quota) -> str:
+    rows = [
+        f"{name} = {_quoted(one)}"
+        for name, one in (("user", quota.user), ("client-id", quota.client_id))
+        if one
+    ]
+    rows += [f"{rate.value} = {number!r}" for rate, number in quota.rates.items()]
+    return "\n".join(["[[quotas]]", *rows]) + "\n"
 
 
 def _quoted(text: str) -> str:

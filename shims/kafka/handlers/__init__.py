@@ -17,6 +17,7 @@ from . import (
     not_kept,
     offsets,
     placement,
+    quotas,
     sasl,
     topics,
     transactions,
@@ -35,6 +36,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     | not_kept.HANDLERS
     | offsets.HANDLERS
     | placement.HANDLERS
+    | quotas.HANDLERS
     | sasl.HANDLERS
     | topics.HANDLERS
     | transactions.HANDLERS

@@ -1,6 +1,6 @@
-"""Calls about what this broker does not have: client quotas, SCRAM users, share groups.
+"""Calls about what this broker does not have: SCRAM users, share groups.
 
-Describing quotas and users answers empty lists, as a Kafka does on which nobody has set any: tools that list
+Describing users answers an empty list, as a Kafka does on which nobody has set any: tools that list
 everything then go on. Share groups (KIP-932) are answered as by a Kafka where they are turned off, so that
 their consumers say that the cluster has none, instead of trying again for ever.
 """
@@ -15,10 +15,6 @@ from .. import versions as v
 from .base import Context, Fields, Handler, Message, refuse_with_message
 
 _NO_SHARES = "this broker has no share groups"
-
-
-def describe_client_quotas(ctx: Context, request: Message) -> Fields:
-    return {"error_code": errors.NONE, "error_message": None, "entries": []}
 
 
 def describe_user_scram_credentials(ctx: Context, request: Message) -> Fields:
@@ -56,7 +52,6 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 HANDLERS = {
-    v.DESCRIBE_CLIENT_QUOTAS: Handler(describe_client_quotas, refuse_with_message),
     v.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(describe_user_scram_credentials, refuse_with_message),
     v.SHARE_GROUP_HEARTBEAT: Handler(share_group_heartbeat, refuse_with_message),
     v.SHARE_GROUP_DESCRIBE: Handler(share_group_describe, _refuse_describe),

@@ -205,6 +205,10 @@ def _others() -> dict[str, Fields]:
         "DeleteAcls": {"filters": [{"resource_type_filter": 1, "operation": 1, "permission_type": 1}]},
         "ListConfigResources": {"resource_types": []},
         "DescribeClientQuotas": {"components": [], "strict": False},
+        "AlterClientQuotas": {
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}],
+            "validate_only": True,
+        },
         "DescribeUserScramCredentials": {"users": None},
         "ShareGroupHeartbeat": {"group_id": "g", "member_id": "m", "member_epoch": 0},
         "ShareGroupDescribe": {"group_ids": ["g"]},

@@ -1,0 +1,118 @@
+"""Quotas: bytes and requests per second of a user, of a client id, or of both, as in Kafka. Pure.
+
+A quota names a user, a client id, or both; `*` is the default for all others. All connections that a quota is
+for share one bucket: with a quota of a user all of the user's, with a default one bucket for each name. The
+first of these that gives a rate decides, for each rate by itself:
+
+    user and client id, user and *, user, * and client id, * and *, *, client id, * of client ids
+
+Source: Apache Kafka's DefaultQuotaCallback (KIP-13, KIP-55), whose order this is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.model.token_bucket import TokenBucket
+
+ANY: Final = "*"
+_MOST: Final = 10_000  # buckets; beyond, all begin anew
+
+
+class Rate(enum.Enum):
+    """What is counted in a second."""
+
+    PRODUCE = "produce-bytes"  # that clients send: requests of Kafka's Produce, all of MQTT and AMQP
+    FETCH = "fetch-bytes"  # answers of Kafka's Fetch
+    REQUESTS = "requests"  # of Kafka
+
+
+class Quota(Struct, frozen=True):
+    """One quota. `user` or `client_id` "": whichever; ANY: those that have no quota of their own."""
+
+    user: str
+    client_id: str
+    rates: Mapping[Rate, float]
+
+
+Place = tuple[str, str]
+
+
+def places(user: str, client_id: str) -> tuple[Place, ...]:
+    """Returns where the quota of a connection may be, the first that counts first."""
+    return (
+        *((user, client_id), (user, ANY), (user, "")),
+        *((ANY, client_id), (ANY, ANY), (ANY, "")),
+        *(("", client_id), ("", ANY)),
+    )
+
+
+class Spending:
+    """The buckets of one connection. `version`: of the quotas that it was made by."""
+
+    def __init__(self, buckets: Mapping[Rate, TokenBucket], version: int) -> None:
+        self.version = version
+        self._produce = buckets.get(Rate.PRODUCE)
+        self._fetch = buckets.get(Rate.FETCH)
+        self._requests = buckets.get(Rate.REQUESTS)
+
+    def request(self, produced: int, now: float) -> float:
+        """Counts a request with `produced` bytes of records. Returns the seconds to wait after it."""
+        wait = self._requests.take(1.0, now) if self._requests is not None else 0.0
+        if self._produce is not None and produced:
+            wait = max(wait, self._produce.take(produced, now))
+        return wait
+
+    def sent(self, size: int, now: float) -> float:
+        """Counts bytes that a client has sent, in whatever form."""
+        return self._produce.take(size, now) if self._produce is not None else 0.0
+
+    def fetched(self, size: int, now: float) -> float:
+        return self._fetch.take(size, now) if self._fetch is not None else 0.0
+
+
+class Quotas:
+    """The quotas of a host. `version` rises with each change."""
+
+    def __init__(self, quotas: Iterable[Quota] = ()) -> None:
+        self.version = 0
+        self.any = False
+        self._rates: dict[Place, Mapping[Rate, float]] = {}
+        self._buckets: dict[tuple[Rate, str, str], TokenBucket] = {}
+        self._take(quotas)
+
+    def replace(self, quotas: Iterable[Quota]) -> None:
+        self.version += 1
+        self._take(quotas)
+
+    def _take(self, quotas: Iterable[Quota]) -> None:
+        self._rates = {(one.user, one.client_id): one.rates for one in quotas}
+        self.any = bool(self._rates)
+        self._buckets.clear()
+
+    def spending(self, user: str, client_id: str, now: float) -> Spending:
+        """Returns the buckets of a connection; connections of the same quota share them."""
+        found = {}
+        for rate in Rate:
+            bucket = self._bucket(rate, user, client_id, now)
+            if bucket is not None:
+                found[rate] = bucket
+        return Spending(found, self.version)
+
+    def _bucket(self, rate: Rate, user: str, client_id: str, now: float) -> TokenBucket | None:
+        for place in places(user, client_id):
+            per_second = self._rates.get(place, {}).get(rate)
+            if per_second is None:
+                continue
+            key = (rate, user if place[0] else "", client_id if place[1] else "")
+            found = self._buckets.get(key)
+            if found is None:
+                if len(self._buckets) >= _MOST:
+                    self._buckets.clear()
+                found = self._buckets[key] = TokenBucket(per_second, now)
+            return found
+        return None

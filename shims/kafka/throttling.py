@@ -1,0 +1,81 @@
+"""Kafka's quotas of one connection: what its requests cost, and the throttle time in its answers (KIP-219).
+
+An answer that costs too much is sent at once, with the time that the client should wait. The connection then
+reads nothing for that time, so that clients that do not wait are slowed as well.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from treecast.middleware.broker.access import Identities, Spending
+from treecast.middleware.model.buffers import BUFFERS, Chunk
+from treecast.middleware.model.principal import Principal
+
+from . import versions as v
+
+_HEAD: Final = struct.Struct(">hh")  # API key and version, where a request begins
+_TIME: Final = struct.Struct(">i")
+_FLEXIBLE: Final = {v.PRODUCE: 9, v.FETCH: 12}
+_FRAME: Final = 8  # bytes of an answer's length and correlation id
+
+
+class Meter:
+    """What a connection spends of its quotas. `until`: when it may be served again."""
+
+    def __init__(self, identities: Identities) -> None:
+        self.until = 0.0
+        self._quotas = identities.quotas
+        self._spending: Spending | None = None
+        self._who = ("", "")
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are quotas at all."""
+        return self._quotas.any
+
+    def _of(self, principal: Principal, client_id: str, now: float) -> Spending:
+        found, who = self._spending, (principal.name, client_id)
+        if found is None or found.version != self._quotas.version or who != self._who:
+            self._who = who
+            found = self._spending = self._quotas.spending(*who, now)
+        return found
+
+    def request(self, frame: memoryview, principal: Principal, client_id: str, now: float) -> tuple[int, int]:
+        """Counts a request before it is served. Returns its API key and version."""
+        if len(frame) < _HEAD.size:
+            return -1, 0
+        key, version = _HEAD.unpack_from(frame)
+        produced = len(frame) if key == v.PRODUCE else 0
+        self._wait(self._of(principal, client_id, now).request(produced, now), now)
+        return key, version
+
+    def answer(self, key: int, version: int, buffers: list[Chunk], now: float) -> list[Chunk]:
+        """Counts an answer. Returns it with the time to wait."""
+        if key == v.FETCH and self._spending is not None:
+            size = sum([len(one) for one in buffers])
+            self._wait(self._spending.fetched(size, now), now)
+        left = self.until - now
+        if left <= 0 or key not in _FLEXIBLE or not buffers:
+            return buffers
+        return with_throttle_time(key, version, buffers, max(round(left * 1000), 1))
+
+    def _wait(self, seconds: float, now: float) -> None:
+        self.until = max(self.until, now + seconds) if seconds > 0 else self.until
+
+
+def with_throttle_time(key: int, version: int, buffers: list[Chunk], milliseconds: int) -> list[Chunk]:
+    """Returns an answer of Produce or Fetch with its throttle time, which was 0.
+
+    Produce has it at the end, Fetch after the frame's head; flexible versions have a byte for tags beside it.
+    """
+    tags = 1 if version >= _FLEXIBLE[key] else 0
+    last = len(buffers) - 1 if key == v.PRODUCE else 0
+    part = buffers[last]
+    if not isinstance(part, BUFFERS):
+        return buffers
+    changed = bytearray(part)
+    at = len(changed) - tags - _TIME.size if key == v.PRODUCE else _FRAME + tags
+    _TIME.pack_into(changed, at, milliseconds)
+    return [*buffers[:last], changed, *buffers[last + 1 :]]

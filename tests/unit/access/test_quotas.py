@@ -1,0 +1,96 @@
+"""Quotas: the bucket equals a plain reference and bounds what an obedient client sends; Kafka's order."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.broker.access import ANY, Content, Identities, Quota, Quotas, Rate, places
+from treecast.middleware.model.token_bucket import BURST_SECONDS, LONGEST, TokenBucket
+
+# Steps of (time since the last one, amount), in numbers that floats hold exactly
+STEPS = st.lists(st.tuples(st.integers(0, 64), st.integers(0, 1 << 20)), max_size=40)
+
+
+def waits_by_history(rate: int, steps: list[tuple[int, int]]) -> list[float]:
+    """The reference: the debt is the largest excess over what any time until now has brought.
+
+    A bucket that was full at time `s` has since lost all that was taken and got `rate` a second.
+    """
+    found, times, now = [], [], Fraction(0)
+    taken: list[int] = []
+    for passed, amount in steps:
+        now += Fraction(passed, 16)
+        times.append(now)
+        taken.append(amount)
+        levels = [rate * BURST_SECONDS + rate * now - sum(taken)]
+        levels += [
+            rate * BURST_SECONDS + rate * (now - began) - sum(taken[at:]) for at, began in enumerate(times)
+        ]
+        found.append(float(min(max(-min(levels) / rate, 0), LONGEST)))
+    return found
+
+
+@given(st.sampled_from([1, 64, 1 << 16]), STEPS)
+def test_the_bucket_equals_the_reference(rate: int, steps: list[tuple[int, int]]) -> None:
+    bucket, now, found = TokenBucket(float(rate), 0.0), 0.0, []
+    for passed, amount in steps:
+        now += passed / 16
+        found.append(bucket.take(float(amount), now))
+    assert found == pytest.approx(waits_by_history(rate, steps))
+
+
+@given(st.lists(st.integers(1, 5_000), min_size=1, max_size=60))
+def test_a_client_that_waits_keeps_to_the_rate(amounts: list[int]) -> None:
+    """However it cuts what it sends, it gets the burst, the rate, and the last amount above them."""
+    rate, now, sent = 1_000.0, 0.0, 0
+    bucket = TokenBucket(rate, now)
+    for amount in amounts:
+        assert sent <= rate * BURST_SECONDS + rate * now + 1e-6
+        sent += amount
+        now += bucket.take(amount, now)
+
+
+def test_time_that_goes_backwards_gives_nothing() -> None:
+    bucket = TokenBucket(10.0, 100.0)
+    assert bucket.take(10, 100.0) == 0.0
+    assert bucket.take(5, 50.0) == 0.5
+
+
+def rate_of(quotas: Quotas, user: str, client_id: str) -> float:
+    """Returns the rate that counts: a second's worth passes at once, and as much again waits for a second."""
+    for number in range(1, 10):
+        fresh = Quotas([Quota(*place, rates) for place, rates in quotas._rates.items()])
+        if fresh.spending(user, client_id, 0.0).sent(2 * number, 0.0) == pytest.approx(1.0):
+            return number
+    return 0
+
+
+def test_kafkas_order() -> None:
+    """Each quota in turn decides when those before it are gone."""
+    order = places("alice", "app")
+    quotas = [Quota(*place, {Rate.PRODUCE: float(number)}) for number, place in enumerate(order, 1)]
+    for first in range(len(order)):
+        assert rate_of(Quotas(reversed(quotas[first:])), "alice", "app") == first + 1
+    assert rate_of(Quotas(quotas), "bob", "x") == order.index((ANY, ANY)) + 1
+    assert rate_of(Quotas([quotas[0]]), "bob", "app") == 0
+
+
+def test_buckets_are_shared_by_those_that_a_quota_is_for() -> None:
+    quotas = Quotas([Quota("alice", "", {Rate.PRODUCE: 10.0}), Quota(ANY, "", {Rate.PRODUCE: 10.0})])
+    assert quotas.spending("alice", "a", 0.0).sent(10, 0.0) == 0.0
+    assert quotas.spending("alice", "b", 0.0).sent(10, 0.0) == 1.0, "all of the user's connections"
+    assert quotas.spending("bob", "a", 0.0).sent(10, 0.0) == 0.0, "a default is for each user by itself"
+    assert quotas.spending("bob", "b", 0.0).request(10, 0.0) == 1.0
+
+
+def test_a_change_makes_new_buckets() -> None:
+    identities = Identities(Content(quotas=(Quota("alice", "", {Rate.REQUESTS: 1.0}),)))
+    version = identities.quotas.version
+    assert identities.quotas.any
+    identities.replace(Content())
+    assert not identities.quotas.any
+    assert identities.quotas.version > version

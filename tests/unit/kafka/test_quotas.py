@@ -1,0 +1,107 @@
+"""Quotas over Kafka: throttle times of every version, a connection that reads later, and the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.broker import Broker
+from treecast.middleware.broker.access import ANY, Content, Quota, Rate, read_users, write_users
+from treecast.shims.kafka import errors
+from treecast.shims.kafka.server import KafkaFace
+
+
+def limit(face: KafkaFace, **rates: float) -> None:
+    named = {Rate[name.upper()]: number for name, number in rates.items()}
+    face.identities.replace(Content(quotas=(Quota("", ANY, named),)))
+
+
+def produced(batch: bytes) -> dict[str, Any]:
+    topics = [{"name": "topic", "partition_data": [{"index": 0, "records": batch}]}]
+    return {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": topics}
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+async def test_produce(version: int, face: KafkaFace, client: Any, make_batch: Callable[..., bytes]) -> None:
+    batch = make_batch(b"v" * 1000)
+    first = await client.call("Produce", version, **produced(batch))
+    assert first.throttle_time_ms == 0
+    limit(face, produce=600.0)
+    second = await client.call("Produce", version, **produced(batch))
+    assert 0 < second.throttle_time_ms < 5_000
+    assert {one.error_code for topic in second.responses for one in topic.partition_responses} == {0}
+    assert not client.transport.reading, "it is read again when the time is over"
+    third = await client.call("Produce", version, **produced(make_batch(b"v")))
+    assert third.throttle_time_ms >= 0
+    limit(face, requests=1000.0)
+    assert (await client.call("Produce", version, **produced(batch))).throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12])
+async def test_fetch(
+    version: int, face: KafkaFace, client: Any, broker: Broker, make_batch: Callable[..., bytes]
+) -> None:
+    broker.cluster.partition("topic", 0).append(memoryview(bytearray(make_batch(b"v" * 1000))), -1, None)
+    limit(face, fetch=100.0)
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    answer = await client.call(
+        "Fetch",
+        version,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        topics=[{"topic": "topic", "partitions": [partition]}],
+    )
+    assert 0 < answer.throttle_time_ms < 30_000
+    assert answer.responses[0].partitions[0].error_code == 0
+
+
+async def test_the_calls(face: KafkaFace, client: Any) -> None:
+    """As kafka-configs does it: set, shown, removed; what is wrong has its reason."""
+    face.identities.store = lambda change: read_users(write_users(change(face.identities.content)))
+    alice = [{"entity_type": "user", "entity_name": "alice"}]
+    default = [
+        {"entity_type": "user", "entity_name": None},
+        {"entity_type": "client-id", "entity_name": "app"},
+    ]
+
+    async def alter(entity: list[dict[str, Any]], key: str, value: float, *, remove: bool = False) -> Any:
+        ops = [{"key": key, "value": value, "remove": remove}]
+        answer = await client.call(
+            "AlterClientQuotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False
+        )
+        return answer.entries[0]
+
+    async def shown(*components: tuple[str, int, str | None], strict: bool = False) -> Any:
+        asked = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components]
+        answer = await client.call("DescribeClientQuotas", 1, components=asked, strict=strict)
+        return [
+            (
+                [(part.entity_type, part.entity_name) for part in one.entity],
+                {value.key: value.value for value in one.values},
+            )
+            for one in answer.entries or ()
+        ]
+
+    assert (await alter(alice, "producer_byte_rate", 1000.0)).error_code == 0
+    assert (await alter(alice, "consumer_byte_rate", 2000.5)).error_code == 0
+    assert (await alter(default, "request_rate", 10.0)).error_code == 0
+    of_alice = ([("user", "alice")], {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.5})
+    of_default = ([("user", None), ("client-id", "app")], {"request_rate": 10.0})
+    assert await shown() == [of_alice, of_default]
+    assert await shown(("user", 0, "alice")) == [of_alice]
+    assert await shown(("user", 1, None)) == [of_default]
+    assert await shown(("user", 2, None), strict=True) == [of_alice]
+    assert await shown(("client-id", 0, "app")) == [of_default]
+    for key, value in (("request_percentage", 5.0), ("producer_byte_rate", 0.0)):
+        refused = await alter(alice, key, value)
+        assert refused.error_code == errors.INVALID_REQUEST
+        assert refused.error_message
+    wrong = await alter([{"entity_type": "ip", "entity_name": "10.0.0.7"}], "request_rate", 1.0)
+    assert wrong.error_code == errors.INVALID_REQUEST
+    assert (await alter(alice, "producer_byte_rate", 0.0, remove=True)).error_code == 0
+    assert (await alter(default, "request_rate", 0.0, remove=True)).error_code == 0
+    assert await shown() == [([("user", "alice")], {"consumer_byte_rate": 2000.5})]
