@@ -14,6 +14,7 @@ from .output import CommandError, plain, print_json, print_pairs, print_table, s
 if TYPE_CHECKING:
     from treecast.middleware.filters.actions import Rules
     from treecast.middleware.filters.compiler.compile import Compiled
+    from treecast.middleware.filters.compiler.overflow import Fitted
     from treecast.middleware.filters.compiler.schema import Schema
 
 app = typer.Typer(no_args_is_help=True, help="Check packet subscriptions, and compile them for P4 switches.")
@@ -39,6 +40,17 @@ Alpha = Annotated[
     typer.Option("--alpha", min=1, help="Loosens numbers to multiples of this, so that entries are fewer."),
 ]
 States = Annotated[int, typer.Option("--states", min=1, help="The most states that a diagram may have.")]
+Size = Annotated[
+    int,
+    typer.Option("--size", min=1, help="Entries that each table holds. Rules that need more are widened."),
+]
+Refuse = Annotated[bool, typer.Option("--refuse", help="Refuses rules that do not fit, and widens none.")]
+Search = Annotated[
+    int,
+    typer.Option("--search", min=0, metavar="N", help="Compiles up to N orders and takes the smallest."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the search.")]
+SIZE = 1 << 17
 
 
 @app.command()
@@ -80,6 +92,10 @@ def compile_(
     order: Order = "",
     alpha: Alpha = 1,
     states: States = 2_000_000,
+    size: Size = SIZE,
+    refuse: Refuse = False,
+    search: Search = 0,
+    seed: Seed = 1,
     json: Json = False,
 ) -> None:
     """Writes a P4 program for the headers, and the rules as its entries: vectors and P4Runtime text."""
@@ -88,8 +104,9 @@ def compile_(
     from treecast.middleware.dataplane.subscriptions.texts import request_text, vectors
     from treecast.middleware.filters.compiler.program import program_text
 
-    compiled = _compiled(rules, header, order, alpha, states)
-    text = program_text(compiled.schema, compiled.order)
+    fit = _fitted(rules, header, order or _search(rules, header, search, seed), alpha, states, size, refuse)
+    compiled = fit.compiled
+    text = program_text(compiled.schema, compiled.order, size)
     found = installation(compiled)
     files = {
         f"{rules.stem}.p4": text,
@@ -188,13 +205,18 @@ def stats(
     order: Order = "",
     alpha: Alpha = 1,
     states: States = 2_000_000,
+    size: Size = SIZE,
+    refuse: Refuse = False,
+    search: Search = 0,
+    seed: Seed = 1,
     json: Json = False,
 ) -> None:
     """Shows what the rules need of a switch, table by table, and what one big table would need."""
-    compiled = _compiled(rules, header, order, alpha, states)
-    found = _statistics(compiled)
+    fit = _fitted(rules, header, order or _search(rules, header, search, seed), alpha, states, size, refuse)
+    found = _statistics(fit.compiled)
     if json:
-        print_json(found)
+        needed = {one.table: one.entries for one in fit.needed}
+        print_json({**found, "alpha": fit.alpha, "left_out": fit.left_out, "needed": needed})
         return
     columns = ("table", "entries", "key bits", "words", "memory", "blocks")
     rows = [[one[name.replace(" ", "_")] for name in columns] for one in found["tables"]]
@@ -255,13 +277,68 @@ def _compiled(path: Path, header: Path, order: str, alpha: int, states: int) -> 
         raise _at(path, error) from error
     except DiagramTooLarge as error:
         raise CommandError(f"{path}: {error}") from error
+    _warn(path, compiled, rules)
+    return compiled
+
+
+def _search(path: Path, header: Path, most: int, seed: int) -> str:
+    """Returns the best order that a search finds, as `--order` takes it, and says on stderr what it gains."""
+    from random import Random
+
+    from treecast.middleware.filters.compiler.diagram import DiagramTooLarge
+    from treecast.middleware.filters.compiler.order import TOO_LARGE, searched
+    from treecast.middleware.filters.errors import FilterError
+
+    if not most:
+        return ""
+    schema = _schema(header)
+    try:
+        found = searched(schema, _parsed(path), most, Random(seed))
+    except FilterError as error:
+        raise _at(path, error) from error
+    except DiagramTooLarge as error:
+        raise CommandError(f"{path}: {error}") from error
+    order = ",".join(".".join(schema.fields[place].path) for place in found.order)
+    before = "too many" if found.before == TOO_LARGE else f"{found.before:,}"
+    say(
+        f"--order {order}: {found.entries:,} entries instead of {before}; {found.tried} orders tried",
+        err=True,
+    )
+    return order
+
+
+def _fitted(path: Path, header: Path, order: str, alpha: int, states: int, size: int, refuse: bool) -> Fitted:
+    """Returns the rules as they fit tables of `size` entries, and says on stderr how they were widened."""
+    from treecast.middleware.filters.compiler.overflow import Fitted, TablesTooSmall, fitted
+    from treecast.middleware.filters.compiler.statistics import sizes
+    from treecast.middleware.filters.loosen import loosened
+
+    compiled = _compiled(path, header, order, alpha, states)
+    if all(one.entries <= size for one in sizes(compiled)):
+        return Fitted(compiled, _parsed(path))
+    rules = loosened(_parsed(path), alpha)
+    try:
+        found = fitted(compiled.schema, rules, size, compiled.order, not refuse)
+    except TablesTooSmall as error:
+        raise CommandError(f"{path}: {error}") from error
+    how = (
+        f"constraints on {', '.join(found.left_out)} count as true"
+        if found.left_out
+        else f"numbers are multiples of {found.alpha}"
+    )
+    for one in found.needed:
+        say(f"{path}: {one.table} holds {size:,} entries, and the rules need {one.entries:,}", err=True)
+    say(f"{path}: widened so that nobody misses a packet: {how}", err=True)
+    return found
+
+
+def _warn(path: Path, compiled: Compiled, rules: Rules) -> None:
     warnings = compiled.terms.warnings
     for position, text in warnings[:MOST_WARNINGS]:
         line = rules.text.count("\n", 0, position) + 1
         say(f"{path}:{line}: warning: {text}", err=True)
     if len(warnings) > MOST_WARNINGS:
         say(f"{path}: {len(warnings) - MOST_WARNINGS:,} more warnings", err=True)
-    return compiled
 
 
 def _at(path: Path, error: Any) -> CommandError:

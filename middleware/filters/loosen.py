@@ -3,6 +3,9 @@
 The result matches every packet that the filter matches: `price > 53` becomes `price > 50`, `price < 53`
 becomes `price < 60`, and below a negation the other way round. A constraint on state stays as it is: it is
 evaluated once, at the last hop.
+
+Of a rule set only rules that do nothing but forward are loosened. They forward to the ports of the default
+rule too, as a packet that now matches would have gone there.
 """
 
 from __future__ import annotations
@@ -10,17 +13,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .actions import Rule, Rules
-from .tree import EVERYTHING, NOTHING, Aggregate, And, Constraint, Filter, Not, Or, Relation
+from .actions import Action, Drop, Forward, Rule, Rules
+from .tree import EVERYTHING, NOTHING, Aggregate, And, Constraint, Filter, Not, Or, Relation, aggregates
 
 
 def loosened(rules: Rules, alpha: int) -> Rules:
-    """Returns the rules with looser filters. `alpha` is above 0; with 1 whole numbers stay."""
+    """Returns the rules with looser filters. `alpha` is above 0; with 1 whole numbers stay. Rules with
+    aggregates stay: a window that counts more packets may say less.
+    """
+    return widened(rules, lambda tree: tree if aggregates(tree) else loosen(tree, alpha))
+
+
+def widened(rules: Rules, change: Callable[[Filter], Filter]) -> Rules:
+    """Returns the rules with `change` done to each filter that may match more packets."""
+    forwards = tuple(one for one in rules.default if isinstance(one, Forward))
+    if not _only_forwards(rules.default):
+        return rules  # a packet that matches more would miss the default's action
     return Rules(
-        tuple(Rule(loosen(rule.filter, alpha), rule.actions, rule.position) for rule in rules.rules),
+        tuple(
+            _widened(rule, change, forwards) if _only_forwards(rule.actions) else rule for rule in rules.rules
+        ),
         rules.default,
         rules.text,
     )
+
+
+def _only_forwards(actions: tuple[Action, ...]) -> bool:
+    return all(isinstance(action, Forward | Drop) for action in actions)
+
+
+def _widened(rule: Rule, change: Callable[[Filter], Filter], forwards: tuple[Forward, ...]) -> Rule:
+    found = change(rule.filter)
+    return rule if found == rule.filter else Rule(found, (*rule.actions, *forwards), rule.position)
 
 
 def loosen(tree: Filter, alpha: int, looser: bool = True) -> Filter:
@@ -61,11 +85,11 @@ def _present(tree: Constraint) -> Filter:
     return Or((Constraint(tree.attribute, Relation.GE, 0), Constraint(tree.attribute, Relation.LT, 0)))
 
 
-def without_state(tree: Filter, is_state: Callable[[Constraint], bool], positive: bool = True) -> Filter:
-    """Returns the filter for switches before the last hop: what it may match whatever its state is.
+def counted_as_true(tree: Filter, is_state: Callable[[Constraint], bool], positive: bool = True) -> Filter:
+    """Returns the filter without some constraints: each counts as true, negated or not.
 
-    Each constraint on state counts as true, negated or not, so that no packet is missed that the last hop
-    wants.
+    Without those on state it is the filter for switches before the last hop: what it may match whatever its
+    state is, so that no packet is missed that the last hop wants.
     """
     match tree:
         case Constraint():
@@ -73,9 +97,9 @@ def without_state(tree: Filter, is_state: Callable[[Constraint], bool], positive
                 return tree
             return EVERYTHING if positive else NOTHING
         case Not(part):
-            return Not(without_state(part, is_state, not positive))
+            return Not(counted_as_true(part, is_state, not positive))
         case And(parts):
-            return And(tuple(without_state(part, is_state, positive) for part in parts))
+            return And(tuple(counted_as_true(part, is_state, positive) for part in parts))
         case Or(parts):
-            return Or(tuple(without_state(part, is_state, positive) for part in parts))
+            return Or(tuple(counted_as_true(part, is_state, positive) for part in parts))
     return tree

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 
 from ..actions import Forward, Rule, Rules
-from ..loosen import without_state
+from ..loosen import counted_as_true
 from ..tree import Filter
 from .compile import compile_rules
 from .schema import Schema
@@ -29,7 +29,7 @@ def _combinations(schema: Schema, filters: Sequence[Filter]) -> list[frozenset[i
     """Returns which filters one packet can match together, each such set once; the empty one too if there
     is.
     """
-    plain = [without_state(tree, lambda one: is_state(schema, one)) for tree in filters]
+    plain = [counted_as_true(tree, lambda one: is_state(schema, one)) for tree in filters]
     rules = Rules(tuple(Rule(tree, (Forward((place,)),)) for place, tree in enumerate(plain)))
     compiled = compile_rules(schema, rules)
     reached, left = {compiled.root}, [compiled.root]

@@ -147,3 +147,38 @@ def test_contradictions_are_warnings(files: tuple[str, str], capsys: pytest.Capt
     Path(files[0]).write_text("price > 5 : fwd(1)\nprice > 5 and price < 3 : fwd(2)\n")
     assert run(["filter", "stats", files[0], "--header", files[1]]) == 0
     assert "some.rules:2: warning: this filter contradicts itself" in capsys.readouterr().err
+
+
+def test_rules_that_do_not_fit_are_widened_or_refused(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(files[0]).write_text("\n".join(f"price > {value} : fwd({value})" for value in range(20)))
+    args = [files[0], "--header", files[1], "--size", "8"]
+    assert run(["filter", "stats", *args, "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["alpha"] == 4
+    assert found["needed"] == {"itch_order_price_exact": 19, "leaf": 21}
+    assert "leaf holds 8 entries, and the rules need 21" in err
+    assert "numbers are multiples of 4" in err
+    assert run(["filter", "compile", *args, "--out", str(tmp_path / "out")]) == 0
+    assert "size = 8;" in (tmp_path / "out" / "some.p4").read_text()
+    assert run(["filter", "stats", *args, "--refuse"]) == 1
+    assert "leave out --refuse" in capsys.readouterr().err
+
+
+def test_a_search_shows_its_order_and_gain(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(files[0]).write_text(
+        "\n".join(f"stock == S{one % 5} and price > {one} : fwd({one})" for one in range(1, 40))
+    )
+    args = ["filter", "stats", files[0], "--header", files[1], "--json"]
+    assert run([*args, "--order", "price,stock"]) == 0
+    worse = json.loads(capsys.readouterr().out)
+    assert run([*args, "--search", "20"]) == 0
+    out, err = capsys.readouterr()
+    better = json.loads(out)
+    assert better["order"][0] == "itch_order.stock"
+    assert better["entries"] < worse["entries"]
+    assert f"{better['entries']} entries instead of" in err

@@ -48,7 +48,7 @@ def by_diagram(compiled: Compiled, values: list[int]) -> Effect:
     some.schemas(), some.stateless, st.lists(some.packets, min_size=1, max_size=12), st.permutations(range(4))
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
-def test_all_forms_agree_without_state(
+def test_all_forms_agree_counted_as_true(
     schema: Schema, rules: Rules, packets: list[Packet], order: list[int]
 ) -> None:
     compiled = compile_rules(schema, rules, order)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.filters import rule_strategies as some
 
 from treecast.middleware.filters.evaluate import evaluate
-from treecast.middleware.filters.loosen import loosen, without_state
+from treecast.middleware.filters.loosen import counted_as_true, loosen
 from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.tree import (
     EVERYTHING,
@@ -66,4 +66,4 @@ def test_filters_before_the_last_hop_miss_nothing_whatever_the_state(
     tree: Filter, event: dict[Field, int | float | None], truths: list[bool]
 ) -> None:
     if evaluate(with_state(tree, truths), event.get):
-        assert evaluate(without_state(tree, on_state), event.get)
+        assert evaluate(counted_as_true(tree, on_state), event.get)

@@ -333,7 +333,7 @@ async def test_what_was_accepted_alone_is_reported_when_the_store_refuses_it(tow
     assert a.tables.load(rows.ALONE) == {}
 
 
-async def test_homes_without_state_are_forgotten(town: Town) -> None:
+async def test_homes_counted_as_true_are_forgotten(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     assert await committed(a, "asked-for-only") == {}
     await commit(a, 1)
