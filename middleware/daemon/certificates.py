@@ -29,7 +29,7 @@ class WatchedCertificates:
 
     @property
     def troubles(self) -> list[str]:
-        """What is wrong with files, by face, for people."""
+        """The faults of files, one for each face, for people."""
         return list(self._troubles.values())
 
     def look(self, *, again: bool = False) -> None:

@@ -102,7 +102,7 @@ class Signals:
 
 
 def _not_yet() -> None:
-    _log.info("SIGHUP before it serves: nothing to read again")
+    _log.info("nothing to read again before the daemon serves", signal="SIGHUP")
 
 
 def has_terminal() -> bool:

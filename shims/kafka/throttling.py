@@ -22,7 +22,7 @@ _FRAME: Final = 8  # bytes of an answer's length and correlation id
 
 
 class Meter:
-    """What a connection spends of its quotas. `until`: when it may be served again."""
+    """The spending of a connection on its quotas. `until`: when it may be served again."""
 
     def __init__(self, identities: Identities) -> None:
         self.until = 0.0

@@ -205,7 +205,7 @@ def test_a_deleted_user(site: Site, until: Callable[..., Any]) -> None:
 
 
 def test_the_audit_log(site: Site, until: Callable[..., Any]) -> None:
-    """Who did what over each face, without payloads: equal publishes are one row with a count."""
+    """It says who did what over each face, without payloads: equal publishes are one row with a count."""
 
     def rows() -> list[dict[str, Any]]:
         log = site.daemon.data / "audit.log"

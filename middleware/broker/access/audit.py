@@ -32,7 +32,7 @@ Key = tuple[str, str, str, str, str, str, bool, str]
 
 
 class Row(Struct, frozen=True, omit_defaults=True):
-    """What was the same in an interval. `proof`: how the principal has proven its name."""
+    """A line of the log: equal uses of an interval. `proof`: how the principal has proven its name."""
 
     face: str
     principal: str

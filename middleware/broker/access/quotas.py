@@ -20,11 +20,11 @@ from msgspec import Struct
 from treecast.middleware.model.token_bucket import TokenBucket
 
 ANY: Final = "*"
-_MOST: Final = 10_000  # buckets; beyond, all begin anew
+_MOST: Final = 10_000  # buckets; with more, all are made anew
 
 
 class Rate(enum.Enum):
-    """What is counted in a second."""
+    """The quantities that are counted in a second."""
 
     PRODUCE = "produce-bytes"  # that clients send: requests of Kafka's Produce, all of MQTT and AMQP
     FETCH = "fetch-bytes"  # answers of Kafka's Fetch

@@ -56,7 +56,7 @@ def counted(rows: list[Row]) -> Counter[tuple[str, str, str, bool]]:
 
 @given(STEPS)
 def test_it_equals_a_list_of_all_uses(steps: list[tuple[object, ...]]) -> None:
-    """Whatever connections end, rules change and intervals pass: each use is in one row, once."""
+    """Connections end, rules change and intervals pass: each use is in one row, once."""
     identities = Identities(Content({"root": User("root")}, (READS, WRITES)))
     trail = Trail()
     connections: dict[object, Granted] = {}
