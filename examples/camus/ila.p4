@@ -1,0 +1,19 @@
+// Identifier locator addressing (ILA): the last 64 bits of an IPv6 address name a service, wherever it runs.
+header ethernet {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> ether_type;
+}
+
+header ipv6 {
+    bit<32> version_class_flow;
+    bit<16> length;
+    bit<8> next;
+    bit<8> hops;
+    bit<128> src;
+    bit<64> locator;
+    bit<64> identifier;
+}
+
+@pragma query_next(ethernet.ether_type, 0x86dd, ipv6)
+@pragma query_field_exact(ipv6.identifier)
