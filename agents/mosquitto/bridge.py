@@ -55,7 +55,7 @@ _INSTEAD: Final = {
     "bridge_alpn": "not needed",
 }
 _SECRET: Final = frozenset({"remote_password", "password", "bridge_psk", "local_password"})
-_LOCAL: Final = {"local_username": "user", "local_password": "password"}
+_PASSWORD_FILE: Final = "/etc/treecast/mosquitto-password"
 
 
 class Remark(Struct, frozen=True):
@@ -108,9 +108,12 @@ def _remark(bridge: Bridge, number: int, option: str, value: str) -> Remark:
     shown = f"{option} ..." if option in _SECRET else f"{option} {value}"
     if option == "topic":
         return _topic(bridge, number, shown, value)
-    if option in _LOCAL:
-        bridge.settings[_LOCAL[option]] = value
-        return Remark(number, shown, f"mosquitto.{_LOCAL[option]}")
+    if option == "local_username":
+        bridge.settings["user"] = value
+        return Remark(number, shown, "mosquitto.user")
+    if option == "local_password":  # the table is shown, and copied by hand: no secret stands in it
+        bridge.settings["password_file"] = _PASSWORD_FILE
+        return Remark(number, shown, f"mosquitto.password_file: write the password to {_PASSWORD_FILE}")
     instead = _INSTEAD.get(option)
     if instead is None:
         return Remark(number, shown, "it is no option of a bridge that the agent knows", fault=True)

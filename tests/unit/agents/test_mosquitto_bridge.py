@@ -45,7 +45,11 @@ def test_a_bridge_becomes_a_table() -> None:
     ]
     read = msgspec.toml.decode(first.toml(), type=dict[str, MosquittoSettings])["mosquitto"]
     assert read.rules == first.rules
-    assert (read.user, read.secret) == ("bridge", '"se cret')
+    assert (read.user, read.password, read.password_file) == (
+        "bridge",
+        "",
+        "/etc/treecast/mosquitto-password",
+    )
 
 
 def test_each_line_is_accounted_for_and_no_secret_is_shown() -> None:
@@ -66,6 +70,7 @@ def test_the_command_prints_the_table_and_fails_for_what_cannot_be_kept(tmp_path
     kept = CliRunner().invoke(app, ["agent", "bridge", str(config), "--name", "to-centre"])
     assert kept.exit_code == 0
     assert "geheim" not in kept.output
+    assert "se cret" not in kept.output
     table = "".join(line for line in kept.output.splitlines(keepends=True) if not line.startswith("#"))
     read = msgspec.toml.decode(table, type=dict[str, MosquittoSettings])["mosquitto"]
     assert len(read.rules) == 3
