@@ -20,7 +20,7 @@ from msgspec import Struct
 from treecast.middleware.model.token_bucket import TokenBucket
 
 ANY: Final = "*"
-_MOST: Final = 10_000  # buckets; with more, all are made anew
+_MOST: Final = 10_000  # buckets; a full table is cleared
 
 
 class Rate(enum.Enum):
