@@ -293,7 +293,7 @@ def _search(path: Path, header: Path, most: int, seed: int) -> str:
         return ""
     schema = _schema(header)
     try:
-        found = searched(schema, _parsed(path), most, Random(seed))
+        found = searched(schema, _parsed(path), most, Random(seed).shuffle)
     except FilterError as error:
         raise _at(path, error) from error
     except DiagramTooLarge as error:

@@ -8,10 +8,9 @@ reference for few fields.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from math import log2
-from random import Random
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +23,8 @@ from .schema import Schema
 from .terms import Translation
 
 Order = tuple[int, ...]
+Shuffle = Callable[[list[tuple[int, int]]], None]
+"""A seeded generator's `shuffle`."""
 TOO_LARGE: Final = 1 << 62  # the cost of an order whose diagram has too many states
 
 
@@ -57,7 +58,7 @@ class _Costs:
         return cost
 
 
-def searched(schema: Schema, rules: Rules, most: int, rng: Random, states: int = MAX_STATES) -> Found:
+def searched(schema: Schema, rules: Rules, most: int, shuffle: Shuffle, states: int = MAX_STATES) -> Found:
     """Returns the best order of at most `most` that the search compiles, never worse than the description's.
 
     Raises FilterError for wrong rules, DiagramTooLarge if the diagram of no order fits in `states`.
@@ -68,7 +69,7 @@ def searched(schema: Schema, rules: Rules, most: int, rng: Random, states: int =
     best = min(given, narrow_first(schema, rules), key=costs.of)
     moves = [(at, to) for at in given for to in given if at != to]
     while len(costs.known) < most:
-        rng.shuffle(moves)
+        shuffle(moves)
         better = next((one for one in _moved(best, moves) if costs.of(one) < costs.of(best)), None)
         if better is None:
             break
