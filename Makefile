@@ -171,6 +171,7 @@ pages: setup
 	@$(PY) -m tests.house.reasons
 	@$(PY) -m tests.house.supply docs/dependencies.md
 	@$(PY) docs/sequences.py
+	@$(PY) docs/rooms.py
 	@$(PY) docs/relay_pictures.py
 
 # Not in CI, which reaches no advisory database: `tests/house/advisories.toml` is the list that it checks.

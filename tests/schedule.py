@@ -1,4 +1,4 @@
-"""What a worker of `make test` takes at a time, and in which order the workers take it.
+"""The share of `make test` that a worker takes at a time, and the order in which the workers take them.
 
 A worker takes a file, whose tests share the fixtures of their module. In the files of PARTED they share none,
 and a worker takes a test. What takes longest is begun first: begun last, it would keep other workers waiting.

@@ -1,4 +1,4 @@
-"""What the schedule of `make test` names exists, and no test is parted from those that share its fixtures."""
+"""The schedule of `make test` names what exists, and parts no test from those that share its fixtures."""
 
 from __future__ import annotations
 
