@@ -427,7 +427,7 @@ class Connection:
         """Serves nothing more, and closes after a while. Clients that connect again at once, without end,
         come once in this time."""
         self._muted = True
-        self._waiting.clear()
+        self._forget_waiting()
         delay = self._face.settings.refuse_after_ms / 1000
         self._loop.call_later(delay, self._refuse_now, reason)
 
@@ -436,9 +436,13 @@ class Connection:
             self._fail(reason)
             self._settle()
 
-    def _abandon(self) -> None:
+    def _forget_waiting(self) -> None:
+        """Drops the requests that are not served yet, and their share of the memory for requests."""
         self._waiting.clear()
         self._waiting_bytes = 0
+
+    def _abandon(self) -> None:
+        self._forget_waiting()
         pending = list(self._pending)
         self._pending.clear()
         for one in pending:
@@ -467,8 +471,7 @@ class Connection:
         """Takes no more requests, answers the pending ones, then closes."""
         self._serve_late()
         self._closing = True
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        self._forget_waiting()
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
