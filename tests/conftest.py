@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Spares the garbage collector the modules and tests, which stay: a quarter of the time of unit tests."""
+    """Spares the garbage collector the modules and tests, which stay."""
     gc.collect()
     gc.freeze()
 

@@ -36,7 +36,7 @@ def nightly(name: str, options: Options) -> Any:
         pytest.param("leader", Options(), id="leader"),
         pytest.param("disk-loss", Options(hosts=3, count=2, rate=150), id="disk-loss"),
         pytest.param("old-copy", Options(hosts=3, count=2, rate=60, age=2), id="old-copy"),
-        pytest.param("full-disk", Options(hosts=3, count=2, rate=150), id="full-disk"),
+        pytest.param("full-disk", Options(hosts=3, count=2, rate=400), id="full-disk"),
         pytest.param(
             "lan",
             Options(hosts=3, seconds=18, rate=150, seed=5, events=("link", "address", "suspend")),
@@ -59,7 +59,6 @@ def nightly(name: str, options: Options) -> Any:
         nightly("kills", Options(count=4, seed=3)),
         nightly("disk-loss", Options(count=2, rate=400)),
         nightly("old-copy", Options(hosts=3, count=3, rate=200, age=3)),
-        nightly("full-disk", Options(hosts=3, count=2, rate=400)),
         nightly("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7))),
     ],
 )
