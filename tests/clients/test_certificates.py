@@ -52,6 +52,7 @@ class Site:
         treecast(self.daemon, "users", "add", "alice", "--certificate")
         treecast(self.daemon, "users", "add", "bob", text="bob's\n")
         treecast(self.daemon, "acl", "add", "alice", "write,create", "--topic", "orders")
+        treecast(self.daemon, "acl", "add", "bob", "write,create", "--topic", "bobs")
 
     def context(self, client: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.path))
@@ -124,7 +125,6 @@ def test_a_password_over_a_connection_with_a_certificate(site: Site) -> None:
         "sasl.username": "bob",
         "sasl.password": "bob's",
     }
-    treecast(site.daemon, "acl", "add", "bob", "write,create", "--topic", "bobs")
     assert produced(options, "bobs") is None
 
 

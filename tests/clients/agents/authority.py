@@ -16,4 +16,6 @@ class Authority:
     def __init__(self, folder: Path, openssl: str) -> None:
         signer = Signer(folder, openssl)
         self.ca = signer.path
-        self.server, self.client = (signer.signs(end, "/CN=localhost", _NAMES) for end in ("server", "client"))
+        self.server, self.client = (
+            signer.signs(end, "/CN=localhost", _NAMES) for end in ("server", "client")
+        )
