@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from treecast.spark_connectors.pipeline import tables as t
 from treecast.spark_connectors.pipeline.showing import NotFound
 from treecast.spark_connectors.pipeline.windows import Windows
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 MINUTES = range(0, 600, 60)
 
