@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
-IMAGES = Path(__file__).resolve().parent / "images"
+from drawing import INK, QUIET, WIRE, kept, text
+
 WIDTH, MARGIN, GAP, BOX, STEP, TOP = 560, 16, 14, 58, 96, 52  # STEP: from the top of a row to the next one's
-INK, QUIET, WIRE = "#1f2933", "#7b8794", "#2b6cb0"
 FILLS = {"client": "#ffffff", "room": "#f0f4f8", "disk": "#fffaf0", "wire": "#ebf4ff"}
 
 
@@ -110,7 +109,7 @@ def drawn(picture: Picture) -> str:
         f'markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/>'
         "</marker></defs>",
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
-        _text(WIDTH / 2, 28, picture.title, size=14, weight="bold"),
+        text(WIDTH / 2, 28, picture.title, size=14, weight="bold"),
     ]
     for first, last, label in picture.arrows:
         lines += _arrow(picture, picture.boxes[first], picture.boxes[last], label)
@@ -132,9 +131,9 @@ def _box(picture: Picture, box: Box) -> list[str]:
     lines = [
         f'<rect x="{left}" y="{top}" width="{wide}" height="{BOX}" rx="6" fill="{FILLS[box.kind]}" '
         f'stroke="{WIRE if box.kind == "wire" else QUIET}"/>',
-        _text(middle, top + (26 if box.text else 34), box.title, weight="bold"),
+        text(middle, top + (26 if box.text else 34), box.title, size=14, weight="bold"),
     ]
-    return [*lines, _text(middle, top + 45, box.text, size=13)] if box.text else lines
+    return [*lines, text(middle, top + 45, box.text, size=13)] if box.text else lines
 
 
 def _arrow(picture: Picture, first: Box, last: Box, label: str) -> list[str]:
@@ -144,29 +143,10 @@ def _arrow(picture: Picture, first: Box, last: Box, label: str) -> list[str]:
     begin, end = TOP + STEP * first.row + BOX, TOP + STEP * last.row - 1
     lines = [f'<line x1="{x}" y1="{begin}" x2="{x}" y2="{end}" stroke="{INK}" marker-end="url(#head)"/>']
     if label:
-        lines.append(_text(x + 10, (begin + end) / 2 + 4, label, size=13, anchor="start"))
+        lines.append(text(x + 10, (begin + end) / 2 + 4, label, size=13, anchor="start"))
     return lines
 
 
-def _text(
-    x: float, y: float, text: str, size: int = 14, weight: str = "normal", anchor: str = "middle"
-) -> str:
-    style = f'text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{INK}"'
-    return f'<text x="{x:g}" y="{y:g}" {style}>{escape(text)}</text>'
-
-
-def main(words: list[str]) -> int:
-    stale = 0
-    for name, picture in PICTURES.items():
-        path, svg = IMAGES / name, drawn(picture)
-        if "--check" in words:
-            if not path.is_file() or path.read_text(encoding="utf-8") != svg:
-                print(f"{path} is stale: run python docs/rooms.py", file=sys.stderr)
-                stale = 1
-        else:
-            path.write_text(svg, encoding="utf-8")
-    return stale
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    drawn_now = {name: drawn(picture) for name, picture in PICTURES.items()}
+    sys.exit(kept("docs/rooms.py", drawn_now, sys.argv[1:]))

@@ -8,11 +8,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
-IMAGES = Path(__file__).resolve().parent / "images"
+from drawing import DISK, INK, QUIET, WIRE, kept, text
+
 LANE, STEP, TOP, MARGIN = 190, 46, 92, 110
-INK, QUIET, DISK, WIRE = "#1f2933", "#7b8794", "#b7791f", "#2b6cb0"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def drawn(picture: Picture) -> str:
         f'markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/>'
         "</marker></defs>",
         f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
-        _text(width // 2, 26, picture.title, size=14, weight="bold"),
+        text(width // 2, 26, picture.title, size=14, weight="bold"),
     ]
     for number, name in enumerate(picture.lanes):
         lines += _lane(MARGIN + LANE * number, name, height)
@@ -94,7 +93,7 @@ def _lane(x: int, name: str, height: int) -> list[str]:
         f'<line x1="{x}" y1="{TOP - 16}" x2="{x}" y2="{height - 12}" stroke="{QUIET}" '
         'stroke-dasharray="3 4"/>',
         f'<rect x="{x - 70}" y="{TOP - 46}" width="140" height="30" rx="5" fill="#f0f4f8" stroke="{QUIET}"/>',
-        _text(x, TOP - 26, name, weight="bold"),
+        text(x, TOP - 26, name, weight="bold"),
     ]
 
 
@@ -102,32 +101,15 @@ def _step(step: Step, y: int) -> list[str]:
     first, last = MARGIN + LANE * step.origin, MARGIN + LANE * step.target
     if step.origin == step.target:
         box = f'<rect x="{first - 90}" y="{y - 15}" width="180" height="28" rx="4"'
-        return [f'{box} fill="#fffaf0" stroke="{DISK}"/>', _text(first, y + 3, step.text, size=10)]
+        return [f'{box} fill="#fffaf0" stroke="{DISK}"/>', text(first, y + 3, step.text, size=10)]
     line = f'<line x1="{first}" y1="{y}" x2="{last}" y2="{y}" marker-end="url(#head)"'
     between = {step.origin, step.target} == {1, 2}
     return [
         f'{line} stroke="{WIRE if between else INK}" stroke-width="{2 if between else 1}"/>',
-        _text((first + last) // 2, y - 7, step.text, size=10),
+        text((first + last) // 2, y - 7, step.text, size=10),
     ]
 
 
-def _text(x: int, y: int, text: str, size: int = 12, weight: str = "normal") -> str:
-    style = f'text-anchor="middle" font-size="{size}" font-weight="{weight}" fill="{INK}"'
-    return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
-
-
-def main(words: list[str]) -> int:
-    stale = 0
-    for name, picture in PICTURES.items():
-        path, svg = IMAGES / name, drawn(picture)
-        if "--check" in words:
-            if not path.is_file() or path.read_text(encoding="utf-8") != svg:
-                print(f"{path} is stale: run python docs/sequences.py", file=sys.stderr)
-                stale = 1
-        else:
-            path.write_text(svg, encoding="utf-8")
-    return stale
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    drawn_now = {name: drawn(picture) for name, picture in PICTURES.items()}
+    sys.exit(kept("docs/sequences.py", drawn_now, sys.argv[1:]))

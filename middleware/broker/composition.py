@@ -84,17 +84,7 @@ class Parts:
             rng=rng,
             guard=self.transactions,
         )
-        self.partitions = LocalPartitions(
-            directory.logs,
-            self._open_log,
-            self.flusher,
-            self.transactions,
-            counters.broker,
-            clock,
-            None if directory.was_clean else directory.run,
-            _least_epoch(self.tables, directory),
-            directory.run,
-        )
+        self.partitions = self._made_partitions()
         self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
         self.queues = HostQueues(
             settings.queues,
@@ -126,6 +116,20 @@ class Parts:
         self.cluster: Cluster = self._joined or LocalCluster(local)
         self.groups.look_at(self.cluster.definitions)
         self.housekeeping = Housekeeping(self._chores(settings))
+
+    def _made_partitions(self) -> LocalPartitions:
+        directory = self._directory
+        return LocalPartitions(
+            directory.logs,
+            self._open_log,
+            self.flusher,
+            self.transactions,
+            self._counters.broker,
+            self._clock,
+            None if directory.was_clean else directory.run,
+            _least_epoch(self.tables, directory),
+            directory.run,
+        )
 
     async def start(self) -> None:
         await self.groups.start()

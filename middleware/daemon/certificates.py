@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from typing import Final
 
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Listeners
 
-_LOOKS: Final = 1.0  # seconds between looks at the files
+from .watching import Watching
+
 _log = Log(__name__)
 
 
@@ -22,7 +21,7 @@ class WatchedCertificates:
     def __init__(self) -> None:
         self._listeners: dict[str, Listeners] = {}
         self._troubles: dict[str, str] = {}
-        self._task: asyncio.Task[None] | None = None
+        self.watching = Watching(self.look)
 
     def add(self, face: str, listeners: Listeners) -> None:
         self._listeners[face] = listeners
@@ -50,19 +49,6 @@ class WatchedCertificates:
         self._troubles[face] = f"the TLS files of --{face}-tls: {reason}; what was read before holds"
         advice = "certificate, key and authority must be PEM and fit together; mend them: they are read again"
         _log.error("certificate not read", face=face, error=reason, advice=advice)
-
-    def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOKS)
-            self.look()
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
 
 def _reason(error: OSError) -> str:

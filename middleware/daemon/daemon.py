@@ -126,8 +126,8 @@ class Daemon:
         self._watch_addresses(self.subject)
         room.start()
         guard.start()
-        users.start()
-        self._certificates.start()
+        users.watching.start()
+        self._certificates.watching.start()
         if self._audit is not None:
             self._audit.start()
         self.subject.users = users
@@ -382,8 +382,8 @@ class Daemon:
         if self._guard is not None:
             await self._guard.close()
         if self._users is not None:
-            await self._users.close()
-        await self._certificates.close()
+            await self._users.watching.close()
+        await self._certificates.watching.close()
         if self._audit is not None:
             await self._audit.close()
         if self._telemetry is not None:

@@ -6,7 +6,6 @@ the file, under a lock that others of them wait for. An editor that writes meanw
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import secrets
@@ -24,11 +23,11 @@ from treecast.shims.face import OpenListener
 
 from .listeners import StartError
 from .settings import Settings
+from .watching import Watching
 
 FILE: Final = "users.toml"  # in the data directory
 _ASKING: Final = ("kafka", "mqtt")  # faces that ask these users for their rights
 _LOOPBACK: Final = ("127.", "::1", "localhost")
-_LOOKS: Final = 1.0  # seconds between looks at the file
 _log = Log(__name__)
 
 Stamp = tuple[int, int, int]
@@ -110,7 +109,7 @@ class WatchedUsers:
         self.path = path
         self.trouble = ""
         self._seen = self._stamp()
-        self._task: asyncio.Task[None] | None = None
+        self.watching = Watching(self.look)
         try:
             content = load_users(path)
         except (OSError, UsersFileError) as error:
@@ -157,19 +156,6 @@ class WatchedUsers:
     def _keep_on(self, reason: str) -> None:
         self.trouble = f"the file of users {self.path}: {reason}; what was read before holds"
         _log.error("users not read", path=str(self.path), error=reason, advice="mend it: it is read again")
-
-    def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOKS)
-            self.look()
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
 
 def _reason(error: Exception) -> str:

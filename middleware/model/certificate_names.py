@@ -6,7 +6,7 @@ The last part of a subject comes first: `CN=orders,O=shop`. So do RabbitMQ and J
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 # OpenSSL's names of attributes and those in a distinguished name. Others keep OpenSSL's.
 _SHORT: Final = {
@@ -31,29 +31,31 @@ _SHORT: Final = {
 _SPECIAL: Final = frozenset('",;+<>\\')
 
 Subject = tuple[tuple[tuple[str, str], ...], ...]
+Certificate = Mapping[str, Any]  # the values' types differ by key, and ssl says no more of them
 
 
-def distinguished_name(certificate: Mapping[str, object]) -> str:
+def distinguished_name(certificate: Certificate) -> str:
     """Returns the whole subject, "" if there is none."""
     return ",".join(
         ["+".join([_spelt(name, value) for name, value in part]) for part in reversed(_subject(certificate))]
     )
 
 
-def common_name(certificate: Mapping[str, object]) -> str:
+def common_name(certificate: Certificate) -> str:
     """Returns the common names of the subject, with commas in between."""
     pairs = [pair for part in _subject(certificate) for pair in part]
     return ",".join([value for name, value in pairs if name == "commonName"])
 
 
-def alternative_names(certificate: Mapping[str, object]) -> list[str]:
+def alternative_names(certificate: Certificate) -> list[str]:
     """Returns the alternative names with their kinds, as `DNS:db.shop` or `URI:spiffe://shop/db`."""
-    found: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())  # type: ignore[assignment]
+    found: Sequence[tuple[str, str]] = certificate.get("subjectAltName", ())
     return [f"{kind}:{name}" for kind, name in found]
 
 
-def _subject(certificate: Mapping[str, object]) -> Subject:
-    return certificate.get("subject", ())  # type: ignore[return-value]
+def _subject(certificate: Certificate) -> Subject:
+    found: Subject = certificate.get("subject", ())
+    return found
 
 
 def _spelt(name: str, value: str) -> str:

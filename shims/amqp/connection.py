@@ -11,7 +11,7 @@ import ipaddress
 import time
 from typing import Final, Protocol, cast
 
-from treecast.middleware.broker.access import Spending
+from treecast.middleware.broker.access import Allowance
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 from treecast.middleware.model.visitors import Visitor, address_of
@@ -68,7 +68,7 @@ class Connection:
         self._short = False  # no memory for the rest of a message: paused until `wait_for_memory` says so
         self._holds = False  # bytes of unfinished messages are counted in the budget
         self._known = False
-        self._spending: Spending | None = None
+        self._allowance = Allowance(face.host.identities.quotas)
         self._throttled = False  # a quota is used up: paused until `_unthrottle`
         self.visitor: Visitor | None = None
 
@@ -115,16 +115,13 @@ class Connection:
         # Only publishers are paused: consumers must go on, since they are what empties the disk.
         if self._host.alarm and self.session.publishes:
             self.pause_reading()
-        if self._host.identities.quotas.any and self.state.user:
+        if self._allowance.quotas.any and self.state.user:
             self._count(len(data), now)
         self._hold(len(data), now)
 
     def _count(self, size: int, now: float) -> None:
         """Counts what has come in the quota of the user. The rest is read later."""
-        quotas, found = self._host.identities.quotas, self._spending
-        if found is None or found.version != quotas.version:
-            found = self._spending = quotas.spending(self.state.user, self.state.name, now)
-        wait = found.sent(size, now)
+        wait = self._allowance.of(self.state.user, self.state.name, now).sent(size, now)
         if wait > 0:
             self._throttled = True
             self._pause()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from treecast.middleware.broker.access import Identities, Spending
+from treecast.middleware.broker.access import Allowance, Identities, Spending
 from treecast.middleware.model.buffers import BUFFERS, Chunk
 from treecast.middleware.model.principal import Principal
 
@@ -26,21 +26,13 @@ class Meter:
 
     def __init__(self, identities: Identities) -> None:
         self.until = 0.0
-        self._quotas = identities.quotas
-        self._spending: Spending | None = None
-        self._who = ("", "")
+        self._allowance = Allowance(identities.quotas)
+        self._spending: Spending | None = None  # of the last request: its answer counts there
 
     @property
     def counts(self) -> bool:
         """Whether there are quotas at all."""
-        return self._quotas.any
-
-    def _of(self, principal: Principal, client_id: str, now: float) -> Spending:
-        found, who = self._spending, (principal.name, client_id)
-        if found is None or found.version != self._quotas.version or who != self._who:
-            self._who = who
-            found = self._spending = self._quotas.spending(*who, now)
-        return found
+        return self._allowance.quotas.any
 
     def request(self, frame: memoryview, principal: Principal, client_id: str, now: float) -> tuple[int, int]:
         """Counts a request before it is served. Returns its API key and version."""
@@ -48,7 +40,8 @@ class Meter:
             return -1, 0
         key, version = _HEAD.unpack_from(frame)
         produced = len(frame) if key == v.PRODUCE else 0
-        self._wait(self._of(principal, client_id, now).request(produced, now), now)
+        self._spending = self._allowance.of(principal.name, client_id, now)
+        self._wait(self._spending.request(produced, now), now)
         return key, version
 
     def answer(self, key: int, version: int, buffers: list[Chunk], now: float) -> list[Chunk]:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.access import Spending
+from treecast.middleware.broker.access import Allowance
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
@@ -78,7 +78,7 @@ class Connection:
         self._short = False  # no memory for the rest of a packet: paused until `wait_for_memory` says so
         self._holds = False  # bytes of an unfinished packet are counted in the budget
         self._known = False
-        self._spending: Spending | None = None
+        self._allowance = Allowance(face.sessions.identities.quotas)
         self._throttled = False  # a quota is used up: paused until `_unthrottle`
         self.visitor: Visitor | None = None
 
@@ -129,7 +129,7 @@ class Connection:
                 self.session.lost(self._loop.time())
         if self.output.phase == session_table.CHECKING:
             self._pause()
-        if self._face.sessions.identities.quotas.any:
+        if self._allowance.quotas.any:
             self._count(len(data))
         # Counted last: what is still unfinished is known only after the packets were taken.
         self._hold(len(data))
@@ -139,10 +139,7 @@ class Connection:
         state, now = self.session.connection.state, self._loop.time()
         if state is None:
             return
-        quotas, found = self._face.sessions.identities.quotas, self._spending
-        if found is None or found.version != quotas.version:
-            found = self._spending = quotas.spending(state.user, state.client_id, now)
-        wait = found.sent(size, now)
+        wait = self._allowance.of(state.user, state.client_id, now).sent(size, now)
         if wait > 0:
             self._throttled = True
             self._pause()

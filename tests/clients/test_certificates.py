@@ -128,10 +128,10 @@ def test_a_password_over_a_connection_with_a_certificate(site: Site) -> None:
     assert produced(options, "bobs") is None
 
 
-def mqtt(site: Site, client: str, version: int = paho.MQTTv5, **credentials: str) -> int:
+def mqtt(site: Site, client: str, version: paho.MQTTProtocolVersion = paho.MQTTv5, **credentials: str) -> int:
     """Returns the reason code of CONNACK. Raises ssl.SSLError."""
     codes: list[int] = []
-    one = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=version)  # type: ignore[arg-type]
+    one = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=version)
     one.tls_set_context(site.context(client))
     if credentials:
         one.username_pw_set(**credentials)

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.model.token_bucket import TokenBucket
+from treecast.middleware.model.quota_bucket import QuotaBucket
 
 ANY: Final = "*"
 _MOST: Final = 10_000  # buckets; a full table is cleared
@@ -54,7 +54,7 @@ def places(user: str, client_id: str) -> tuple[Place, ...]:
 class Spending:
     """The buckets of one connection. `version`: of the quotas that it was made by."""
 
-    def __init__(self, buckets: Mapping[Rate, TokenBucket], version: int) -> None:
+    def __init__(self, buckets: Mapping[Rate, QuotaBucket], version: int) -> None:
         self.version = version
         self._produce = buckets.get(Rate.PRODUCE)
         self._fetch = buckets.get(Rate.FETCH)
@@ -82,7 +82,7 @@ class Quotas:
         self.version = 0
         self.any = False
         self._rates: dict[Place, Mapping[Rate, float]] = {}
-        self._buckets: dict[tuple[Rate, str, str], TokenBucket] = {}
+        self._buckets: dict[tuple[Rate, str, str], QuotaBucket] = {}
         self._take(quotas)
 
     def replace(self, quotas: Iterable[Quota]) -> None:
@@ -103,7 +103,7 @@ class Quotas:
                 found[rate] = bucket
         return Spending(found, self.version)
 
-    def _bucket(self, rate: Rate, user: str, client_id: str, now: float) -> TokenBucket | None:
+    def _bucket(self, rate: Rate, user: str, client_id: str, now: float) -> QuotaBucket | None:
         for place in places(user, client_id):
             per_second = self._rates.get(place, {}).get(rate)
             if per_second is None:
@@ -113,6 +113,23 @@ class Quotas:
             if found is None:
                 if len(self._buckets) >= _MOST:
                     self._buckets.clear()
-                found = self._buckets[key] = TokenBucket(per_second, now)
+                found = self._buckets[key] = QuotaBucket(per_second, now)
             return found
         return None
+
+
+class Allowance:
+    """The buckets of one connection. They are looked up again when quotas or its names change."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self.quotas = quotas
+        self._spending: Spending | None = None
+        self._user = self._client_id = ""
+
+    def of(self, user: str, client_id: str, now: float) -> Spending:
+        found = self._spending
+        known = found is not None and found.version == self.quotas.version
+        if found is None or not known or user != self._user or client_id != self._client_id:
+            self._user, self._client_id = user, client_id
+            found = self._spending = self.quotas.spending(user, client_id, now)
+        return found

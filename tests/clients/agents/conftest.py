@@ -3,23 +3,16 @@ test."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench.peers.rabbitmq import missing
+from bench.peers.rabbitmq.node import PortMapper
+from tests.clients.agents.authority import Authority
+from tests.clients.agents.sites import Agent, Server
 
 from treecast.middleware.daemon.process import DaemonProcess
-
-ROOT = Path(__file__).resolve().parents[3]
-if str(ROOT) not in sys.path:  # tests import `bench.peers`, which knows RabbitMQ
-    sys.path.insert(0, str(ROOT))
-
-from bench.peers.rabbitmq import missing  # noqa: E402
-from bench.peers.rabbitmq.node import PortMapper  # noqa: E402
-from tests.clients.agents.authority import Authority  # noqa: E402
-from tests.clients.agents.sites import Agent, Server  # noqa: E402
 
 ONE, OTHER = "lisbon", "oslo"
 LARGEST = 500_000  # bytes of a message that the second server takes
@@ -46,13 +39,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[
 
 
 @pytest.fixture(scope="module")
-def rabbits(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[list[Server]]:
+def rabbits(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority, require: Callable[[object, str], None]
+) -> Iterator[list[Server]]:
     """Two servers, the second one without the event exchange, and with a bound on messages."""
     reason = missing()
-    if reason:
-        if os.environ.get("TREECAST_CI") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    require(not reason, reason or "")
     folder = tmp_path_factory.mktemp("rabbitmq")
     mapper = PortMapper(folder)
     servers = [

@@ -50,6 +50,14 @@ def take(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
     return found
 
 
+def bind_lights(home: DaemonProcess) -> None:
+    """Declares a durable queue `lights` there, which gets what is published below `light`."""
+    there = channel_at(home)
+    there.queue_declare("lights", durable=True)
+    there.queue_bind("lights", "amq.topic", "light.#")
+    there.connection.close()
+
+
 def stopped(home: DaemonProcess, *flags: str) -> DaemonProcess:
     """Ends a host in order. It starts with these flags too."""
     assert home.stop() == 0
@@ -82,10 +90,7 @@ def test_what_the_other_faces_of_such_a_home_publish_is_queued(
     hosts: tuple[DaemonProcess, DaemonProcess],
 ) -> None:
     here, home = hosts
-    there = channel_at(home)
-    there.queue_declare("lights", durable=True)
-    there.queue_bind("lights", "amq.topic", "light.#")
-    there.connection.close()
+    bind_lights(home)
     stopped(home, "--amqp", "off").start()
     client = Newer(home, "sensor")
     client.publish("light/kitchen", b"on", qos=1)
@@ -99,10 +104,7 @@ def test_a_home_that_ends_in_order_gets_what_was_published_while_it_was_away(
     hosts: tuple[DaemonProcess, DaemonProcess],
 ) -> None:
     here, home = hosts
-    there = channel_at(home)
-    there.queue_declare("lights", durable=True)
-    there.queue_bind("lights", "amq.topic", "light.#")
-    there.connection.close()
+    bind_lights(home)
     client = Newer(here, "sensor")
     client.publish("light/kitchen", b"there", qos=1)
     stopped(home)

@@ -6,6 +6,7 @@ import pytest
 
 from treecast.middleware.broker.access import CertificateUsers, Content, Identities, MappingError, User
 from treecast.middleware.broker.access.authorizer import Operation, Resource, ResourceKind
+from treecast.middleware.model.certificate_names import Subject
 from treecast.middleware.model.principal import Principal, Proof
 
 # The subject of the example in Kafka's documentation of ssl.principal.mapping.rules
@@ -33,15 +34,15 @@ DOCUMENTED = (
 )
 
 
-def subject(parts: object) -> dict[str, object]:
-    return {"subject": tuple(reversed(parts))}  # type: ignore[call-overload]
+def subject(parts: Subject) -> dict[str, object]:
+    return {"subject": tuple(reversed(parts))}
 
 
 @pytest.mark.parametrize(
     ("parts", "user"),
     [(SERVICE, "serviceuser"), (ADMIN, "adminuser@admin"), (OTHER, "CN=host,O=shop")],
 )
-def test_kafkas_documented_rules(parts: object, user: str) -> None:
+def test_kafkas_documented_rules(parts: Subject, user: str) -> None:
     assert CertificateUsers(DOCUMENTED).user_of(subject(parts)) == user
 
 

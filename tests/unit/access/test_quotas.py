@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treecast.middleware.broker.access import ANY, Content, Identities, Quota, Quotas, Rate, places
-from treecast.middleware.model.token_bucket import BURST_SECONDS, LONGEST, TokenBucket
+from treecast.middleware.model.quota_bucket import BURST_SECONDS, LONGEST, QuotaBucket
 
 # Steps of (time since the last one, amount), in numbers that floats hold exactly
 STEPS = st.lists(st.tuples(st.integers(0, 64), st.integers(0, 1 << 20)), max_size=40)
@@ -36,7 +36,7 @@ def waits_by_history(rate: int, steps: list[tuple[int, int]]) -> list[float]:
 
 @given(st.sampled_from([1, 64, 1 << 16]), STEPS)
 def test_the_bucket_equals_the_reference(rate: int, steps: list[tuple[int, int]]) -> None:
-    bucket, now, found = TokenBucket(float(rate), 0.0), 0.0, []
+    bucket, now, found = QuotaBucket(float(rate), 0.0), 0.0, []
     for passed, amount in steps:
         now += passed / 16
         found.append(bucket.take(float(amount), now))
@@ -47,7 +47,7 @@ def test_the_bucket_equals_the_reference(rate: int, steps: list[tuple[int, int]]
 def test_a_client_that_waits_keeps_to_the_rate(amounts: list[int]) -> None:
     """However it cuts what it sends, it gets the burst, the rate, and the last amount above them."""
     rate, now, sent = 1_000.0, 0.0, 0
-    bucket = TokenBucket(rate, now)
+    bucket = QuotaBucket(rate, now)
     for amount in amounts:
         assert sent <= rate * BURST_SECONDS + rate * now + 1e-6
         sent += amount
@@ -55,7 +55,7 @@ def test_a_client_that_waits_keeps_to_the_rate(amounts: list[int]) -> None:
 
 
 def test_time_that_goes_backwards_gives_nothing() -> None:
-    bucket = TokenBucket(10.0, 100.0)
+    bucket = QuotaBucket(10.0, 100.0)
     assert bucket.take(10, 100.0) == 0.0
     assert bucket.take(5, 50.0) == 0.5
 

@@ -18,6 +18,7 @@ from treecast.middleware.broker.access import Content, User
 from treecast.middleware.daemon import run
 from treecast.middleware.daemon.process import DaemonProcess
 from treecast.middleware.daemon.users_file import change_users
+from treecast.middleware.model.certificate_names import common_name
 
 WAIT = 60
 
@@ -38,7 +39,7 @@ def shown_certificate(daemon: DaemonProcess, face: str) -> str:
         context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
     ):
         found = secured.getpeercert() or {}
-    return "".join([value for part in found["subject"] for _, value in part])  # type: ignore[union-attr]
+    return common_name(found)
 
 
 @pytest.fixture

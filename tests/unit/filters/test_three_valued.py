@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,6 +98,10 @@ def test_the_two_valued_form_is_the_reference(tree: Filter, data: st.DataObject)
     assert parse(f"sql({to_text(tree)})") == where_true(parse(to_text(tree)))
 
 
+def reader(schema: Schema, values: Sequence[int | None]) -> Callable[[Field], int | None]:
+    return lambda field: values[schema.field(field)]
+
+
 @given(some.schemas(), some.trees(some.on_fields), st.lists(some.packets, min_size=1, max_size=12))
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_tables_of_a_switch_have_it(
@@ -108,7 +114,7 @@ def test_tables_of_a_switch_have_it(
     machine = TableMachine(compile_rules(schema, Rules((one, two))))
     for packet in packets:
         values = some.of_schema(schema, packet)
-        found = truth(tree, lambda field, values=values: values[schema.field(field)])  # type: ignore[misc]
+        found = truth(tree, reader(schema, values))
         wanted = () if found is None else (1,) if found else (2,)
         assert machine.receive(values, 0).ports == wanted
 

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
+from bench.peers.kafka import missing_tools
+from tests.clients.agents.kafka.site import KafkaAgent, Node
 from tests.pair import pair
 
 from treecast.middleware.daemon.process import DaemonProcess
-
-ROOT = Path(__file__).resolve().parents[4]
-if str(ROOT) not in sys.path:  # tests import `bench.peers`, which knows Kafka
-    sys.path.insert(0, str(ROOT))
-
-from bench.peers.kafka import missing_tools  # noqa: E402
-from tests.clients.agents.kafka.site import KafkaAgent, Node  # noqa: E402
 
 _FACES_OFF = [word for face in ("amqp", "mqtt", "stare", "admin") for word in (f"--{face}", "off")]
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
+def java(require: Callable[[object, str], None]) -> None:
     """Skips where Kafka cannot run."""
-    if missing := missing_tools():
-        reason = f"Apache Kafka needs {' and '.join(missing)}"
-        if os.environ.get("TREECAST_CI") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    missing = missing_tools()
+    require(not missing, f"Apache Kafka needs {' and '.join(missing)}")
 
 
 @pytest.fixture(scope="module")

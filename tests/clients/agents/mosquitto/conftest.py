@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench.peers.mosquitto import INSTALL, program
+from tests.clients.agents.mosquitto.site import Broker, agent
+from tests.clients.agents.process import AgentProcess
+from tests.clients.mqtt.paho_client import Client
 
 from treecast.middleware.daemon.process import DaemonProcess
-
-ROOT = Path(__file__).resolve().parents[4]
-if str(ROOT) not in sys.path:  # tests import `bench.peers`, which knows Mosquitto
-    sys.path.insert(0, str(ROOT))
-
-from bench.peers.mosquitto import INSTALL, program  # noqa: E402
-from tests.clients.agents.mosquitto.site import Broker, agent  # noqa: E402
-from tests.clients.agents.process import AgentProcess  # noqa: E402
-from tests.clients.mqtt.paho_client import Client  # noqa: E402
 
 ONE, OTHER = "lisbon", "oslo"
 _FACES_OFF = [word for face in ("kafka", "amqp", "stare", "admin") for word in (f"--{face}", "off")]
@@ -27,11 +20,10 @@ Start = Callable[..., AgentProcess]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker]]:
-    if program() is None:
-        if os.environ.get("TREECAST_CI") == "1":
-            pytest.fail(INSTALL)
-        pytest.skip(INSTALL)
+def brokers(
+    tmp_path_factory: pytest.TempPathFactory, require: Callable[[object, str], None]
+) -> Iterator[dict[str, Broker]]:
+    require(program() is not None, INSTALL)
     folder = tmp_path_factory.mktemp("mosquitto")
     both = {name: Broker(folder / name) for name in (ONE, OTHER)}
     try:
@@ -54,12 +46,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
         if daemon.running:
             daemon.stop()
         print(daemon.clean_up())
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the agents' data. Agents of later tests are the same hosts."""
-    return tmp_path_factory.mktemp("agents")
 
 
 @pytest.fixture

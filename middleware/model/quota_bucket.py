@@ -1,7 +1,8 @@
-"""A token bucket that may be overdrawn, as Kafka's quotas are: who takes too much waits until it is paid.
+"""The token bucket of a quota. It may be overdrawn, as Kafka's: who takes too much waits until it is paid.
 
 What has come over the network cannot be refused any more. So `take` always takes, and returns how long the
-client has to wait before it takes again. Pure.
+client has to wait before it takes again. A sender asks before it sends, and has
+`fabric.core.timing.TokenBucket` for that. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ BURST_SECONDS: Final = 1.0  # the bucket holds as much as comes in this time
 LONGEST: Final = 30.0  # seconds of one wait; the rest is owed, and waited for after the next request
 
 
-class TokenBucket:
+class QuotaBucket:
     """`rate` tokens a second, at most `BURST_SECONDS` of them at once."""
 
     def __init__(self, rate: float, now: float) -> None:
