@@ -254,7 +254,8 @@ class TreeManager:
         target, faults = await self._make(wanted)
         await self._announce(self._ready(target))
         if await self._break(target, faults):
-            target, _ = await self._make(wanted)  # there may be room now for trees that did not fit
+            target, later = await self._make(wanted)  # there may be room now for trees that did not fit
+            faults += later
             await self._announce(self._ready(target))
         for fault in faults:
             raise fault

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.trees.plant import Dies, Plant, random_plant, written
@@ -50,6 +50,7 @@ def names_of(kept: Kept) -> dict[int, frozenset[frozenset[str]]]:
 
 
 @settings(max_examples=12, deadline=None)
+@example(seed=183755, switches=5, steps=[1, 11, 0])  # a switch that takes no write once there is room
 @given(
     seed=st.integers(0, 10**6),
     switches=st.integers(2, 5),
