@@ -103,7 +103,7 @@ demo-pipeline: setup
 # what the others leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
 # are run again have fewer examples the first time (tests/passes.py). `make unit` runs all in full.
 UNIT_WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
-SERVER_WORKERS ?= 5
+SERVER_WORKERS ?= 4
 HOUSE ?= tests/house
 SLOWEST ?= 20
 DURATIONS := --durations $(SLOWEST) --durations-min 1

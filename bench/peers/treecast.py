@@ -63,7 +63,9 @@ class TreecastPeer(LocalServer):
         self._process = ServerProcess(
             self._command(folder), folder / "server.log", cwd=folder, environment=clean
         )
-        took = self._process.wait_until(lambda: serves(*self.address), self._timeout)
+        # Not `address`: peers of other faces name theirs from the ready line on, and this asks as Kafka does.
+        kafka = "127.0.0.1", self._port
+        took = self._process.wait_until(lambda: serves(*kafka), self._timeout)
         self._compiled = self._compiled_modules()
         return took
 

@@ -143,10 +143,12 @@ def test_retained_messages_are_the_same_at_all_sites(
     here.publish("kept/a", b"2", 1, retain=True)
     here.publish("kept/b", b"", 1, retain=True)
     agents[OTHER] = start(OTHER, rule)
-    assert {(one.topic, one.payload) for one in (there.next(), there.next())} == {
-        ("kept/a", b"2"),
-        ("kept/b", b""),
-    }
+    # An agent that comes back may repeat what its broker has already: it was not told how far the broker is.
+    came: set[tuple[str, bytes]] = set()
+    while not came >= {("kept/a", b"2"), ("kept/b", b"")}:
+        one = there.next()
+        came.add((one.topic, one.payload))
+    assert came <= {("kept/a", b"2"), ("kept/b", b""), ("kept/c", b"1")}
     found = agents[OTHER].until(lambda now: now["lag"] == 0, "the broker does not take them")
     connects = found["counters"]["connects"]  # the agent may not have noticed at once that the broker went
     brokers[OTHER].stop()
