@@ -219,8 +219,10 @@ def test_exchanges_exist_alike_and_clashes_are_refused_at_the_newcomer(
     first = start(sites[0].agent(both))
     first.until(lambda found: f"{name}.shared" in found["exchanges"], "it is not carried")
     second = start(sites[1].agent(both))
-    found = second.until(lambda found: found["serving"] and found["troubles"], "nothing is wrong")
-    assert found["exchanges"] == {f"{name}.shared": "direct"}
+    shared = {f"{name}.shared": "direct"}
+    found = second.until(
+        lambda found: found["exchanges"] == shared and found["troubles"], "nothing is shared, or wrong"
+    )
     [trouble] = found["troubles"]
     assert trouble["what"] == f"exchange {name}.clash"
     assert "type 'fanout' here and 'topic' at the other sites" in trouble["detail"]
