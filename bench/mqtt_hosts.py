@@ -21,9 +21,12 @@ from bench.workloads.mqtt import CPU, MqttLatency, MqttThroughput, sustained_rat
 
 ONE, TWO = "one daemon", "two daemons"
 MOSQUITTO, BRIDGE = "Mosquitto", "Mosquitto's bridge"
+TELEMETRY = "two daemons, telemetry"
 FLOOR_ONE, FLOOR_TWO, FLOOR_TAGGED = "floor", "floor, two", "floor, two, tagged"
 OURS = (ONE, TWO)
-PEERS = ("one", "two", "bridge", "mosquitto", "floor-one", "floor-two", "floor-tagged")
+PEERS = ("one", "two", "bridge", "mosquitto", "floor-one", "floor-two", "floor-tagged", "telemetry")
+# Ten records of telemetry where a daemon by its defaults writes one, in runs shorter than its interval.
+TELEMETRY_FLAGS = ("--telemetry", "plain", "--telemetry-interval-ms", "1000")
 USUAL = ("one", "two", "bridge", "floor-two")
 KEPT_UP = 0.98  # a peer that reached less of the rate that was asked for was overloaded
 
@@ -36,6 +39,7 @@ AGAINST = (
     Versus(FLOOR_TWO, FLOOR_ONE, {DELIVERED: None, CPU: None}),
     Versus(FLOOR_TAGGED, ONE, {DELIVERED: None, CPU: None}),
     Versus(TWO, FLOOR_TAGGED, {DELIVERED: None, CPU: None}),
+    Versus(TELEMETRY, TWO, {CPU: 1.03, DELIVERED: None}),
 )
 PANELS = (DELIVERED, DELIVERY_P50, DELIVERY_P99, CPU)
 
@@ -77,6 +81,7 @@ def peers(names: Sequence[str], python: str, folder: Path, before: str | None) -
         "mosquitto": MosquittoPeer(folder),
         "floor-one": FloorMqtt(folder),
         "floor-two": FloorPair(name=FLOOR_TWO, parent=folder),
+        "telemetry": TreecastPair(name=TELEMETRY, python=python, parent=folder, flags=TELEMETRY_FLAGS),
         "floor-tagged": FloorPair(name=FLOOR_TAGGED, parent=folder, tagged=True),
     }
     found = [known[name] for name in names]

@@ -92,18 +92,22 @@ class JoinedDaemon(TreecastPeer):
 
 
 class TreecastPair(Pair):
+    """`flags`: of both daemons, beside those that join them."""
+
     topology = "two daemons, the second joins the first (--join, --join-token)"
 
-    def __init__(self, *, name: str, python: str, parent: Path | None = None) -> None:
+    def __init__(
+        self, *, name: str, python: str, parent: Path | None = None, flags: Sequence[str] = ()
+    ) -> None:
         super().__init__(name)
-        self._python, self._parent = python, parent
+        self._python, self._parent, self._flags = python, parent, flags
 
     def join(self) -> None:
-        near = JoinedDaemon(self._python, ["--name", "a"], self._parent, self.name)
+        near = JoinedDaemon(self._python, ["--name", "a", *self._flags], self._parent, self.name)
         self.begin(near)
         control = near.wait_ready()["control"]
         token = ["--join", control, "--join-token", f"@{near.data / 'join-token'}", "--name", "b"]
-        far = JoinedDaemon(self._python, token, self._parent, self.name)
+        far = JoinedDaemon(self._python, [*token, *self._flags], self._parent, self.name)
         self.begin(far)
         far.wait_ready()
         self.settings()
