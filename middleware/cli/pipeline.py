@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Turn telemetry into tables and advice on trees, on Spark.")
 
 _DEFAULT = Path("~/.local/state/treecast/pipeline")
+_DAY = 24 * 3600  # two at least: a forecast rests on one, and what comes a day late still counts
 _INSTALL = "PySpark is not installed: pip install 'treecast[spark]', and Java 17"
 
 Data = Annotated[
@@ -61,6 +62,9 @@ def run(
     step: Step = 60,
     link_mbit: LinkRate = 1000.0,
     limit: Limit = 0.65,
+    keep: Annotated[
+        int, typer.Option("--keep", min=2, help="Days for which tables by minute and window are kept.")
+    ] = 30,
 ) -> None:
     """Runs the pipeline in rounds: each takes all that has come, and advises once."""
     from treecast.spark_connectors.pipeline.planning import Settings
@@ -75,10 +79,13 @@ def run(
 
         names = _known(only, QUERIES) if only else list(QUERIES)
         pipeline.prepare()
-        _rounds(pipeline, _tables(data), names, every, rounds)
+        _rounds(pipeline, _tables(data), names, every, rounds, keep * _DAY)
 
 
-def _rounds(pipeline: Pipeline, tables: Tables, names: list[str], every: float, rounds: int) -> None:
+def _rounds(
+    pipeline: Pipeline, tables: Tables, names: list[str], every: float, rounds: int, keep: int
+) -> None:
+    """`keep`: seconds of tables by minute and window."""
     from treecast.middleware.storage.whole_file import write_whole
     from treecast.spark_connectors.pipeline.metrics import Metrics
     from treecast.spark_connectors.pipeline.showing import Shown
@@ -91,6 +98,7 @@ def _rounds(pipeline: Pipeline, tables: Tables, names: list[str], every: float, 
     while not ended.is_set():
         ran = pipeline.round(names)
         metrics.add(ran)
+        tables.forget(keep)
         write_whole(tables.metrics, metrics.text(*Shown(tables).findings()).encode())
         done += 1
         rows = ", ".join(f"{one.query} {one.rows:,}" for one in ran if one.rows)

@@ -135,6 +135,27 @@ class Tables:
             shutil.rmtree(folder)
         return leftovers
 
+    def parts(self, table: str, by: str) -> list[int]:
+        """Returns the minutes (`by` is slot) or windows that a table has, in ascending order."""
+        return sorted(int(path.name.partition("=")[2]) for path in Path(self.path(table)).glob(f"{by}=*"))
+
+    def forget(self, keep: int) -> int:
+        """Removes minutes and windows that began more than `keep` seconds before the last minute, and returns
+        their number. The archive stays, from which `measure` makes them again.
+
+        The last minute and not today's time decides: a pipeline that was stopped for a month keeps what it
+        had.
+        """
+        last = self.parts(HOST_MINUTES, "slot")[-1:]
+        gone = 0
+        for by, tables in (("slot", BY_SLOT), ("window", BY_WINDOW)):
+            for table in tables:
+                for part in self.parts(table, by):
+                    if last and part < last[0] - keep:
+                        shutil.rmtree(Path(self.path(table)) / f"{by}={part}")
+                        gone += 1
+        return gone
+
     def lock(self) -> None:
         """Holds the folder until the process ends. Raises InUse."""
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)

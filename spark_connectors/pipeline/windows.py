@@ -82,8 +82,7 @@ class Windows:
 
     def known(self, table: str = t.TALKERS) -> list[int]:
         """Returns the windows that a table has."""
-        folder = Path(self._tables.path(table))
-        return sorted(int(path.name.partition("=")[2]) for path in folder.glob("window=*"))
+        return self._tables.parts(table, "window")
 
     def report(self, window: int = 0) -> Report:
         """Returns a window; by default the last one that is over, as far as the archive tells. Raises
@@ -102,8 +101,7 @@ class Windows:
 
     def _last_whole(self, known: list[int]) -> int:
         """Returns the last window that is over: a later one may still get minutes."""
-        folder = Path(self._tables.path(t.MINUTES))
-        last = max((int(path.name.partition("=")[2]) for path in folder.glob("slot=*")), default=known[-1])
+        last = max(self._tables.parts(t.MINUTES, "slot"), default=known[-1])
         return max((one for one in known if one + self._length <= last), default=known[0])
 
     def _rows(self, table: str, window: int) -> list[Row]:

@@ -64,3 +64,20 @@ def test_a_window_by_its_start(tables: t.Tables) -> None:
 def test_no_windows_yet(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"there are no windows yet: `treecast pipeline run` or `measure`"):
         Windows(t.Tables(tmp_path)).report()
+
+
+def test_old_minutes_and_windows_are_removed_and_nothing_else(tables: t.Tables) -> None:
+    for minute in MINUTES:
+        put(tables, t.HOST_MINUTES, minute, [{"host": "a"}], by="slot")
+    put(tables, t.ADVICE, 1, [{"network": "n"}], by="epoch")
+    assert tables.forget(600) == 0
+    assert tables.forget(240) == 2 * 5 + 9 + 3  # minutes of two tables, windows of four
+    assert tables.parts(t.MINUTES, "slot") == [300, 360, 420, 480, 540]
+    assert Windows(tables).known() == [300, 360, 420, 480, 540]
+    assert Path(tables.of_epoch(t.ADVICE, 1)).exists()
+
+
+def test_a_folder_without_minutes_keeps_its_windows(tmp_path: Path) -> None:
+    made = t.Tables(tmp_path)
+    put(made, t.TALKERS, 0, [{"kind": "host"}])
+    assert made.forget(1) == 0
