@@ -23,6 +23,7 @@
 #   make crash-amqp  the same under AMQP load with confirms           (CRASH=... passes options)
 #   make power     60 power losses under load of all faces, on LazyFS; LAZYFS names its program   (POWER="--count 6")
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
+#   make crash-pipeline  30 kills of the pipeline on Spark, and of the daemon beside it   (CRASH=...)
 #   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make crash-relay  hosts that send on to their zone are killed 20 times, as root   (KILLS=50)
@@ -46,7 +47,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-pipeline crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -275,6 +276,9 @@ power: setup
 
 crash-spark: setup
 	@$(PY) tests/fault/spark_run.py $(CRASH)
+
+crash-pipeline: setup
+	@$(PY) tests/fault/pipeline_run.py --count 30 $(CRASH)
 
 clean:
 	rm -rf $(VENV) $(COMPILED) $(BUILDER) build dist .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Kills of the pipeline on Spark, of its workers and of the daemon beside it."""
