@@ -9,6 +9,9 @@ its end, and each interval must be in the archive and in the decoded table once,
 them, and each epoch must have been advised once, in order. A life ends with a replay of all epochs, whose
 digests must be equal.
 
+With `--before PYTHON` an earlier installation of treecast makes each folder and advises the first epoch; this
+one goes on from its checkpoints, and replays that epoch, too.
+
 It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
 out/pipeline-crash/seed-N/state.json (`--fresh` starts over). Exit code: 0 no problem, 1 a problem, 130
 interrupted.
@@ -25,4 +28,8 @@ from pipeline_kills.episode import Episode
 from resumable import run_lives
 
 if __name__ == "__main__":
+    if "--before" in sys.argv:
+        at = sys.argv.index("--before")
+        Episode.before = sys.argv[at + 1]
+        del sys.argv[at : at + 2]
     sys.exit(run_lives(__doc__, "pipeline-crash", Episode))

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # short runs: half of the processor time
 ATTEMPTS = 5  # a busy machine starts Spark's Python workers too slowly
 PATIENCE = 900.0  # seconds until a run gives up
@@ -20,22 +19,25 @@ GIVEN = ("--master", "local[1]", "--parts", "1")
 
 
 class PipelineCommand:
-    """The command on one folder. `scratch`: a runtime directory without a daemon."""
+    """The command on one folder. `scratch`: a runtime directory without a daemon. `python`: of the
+    installation whose command it is.
+    """
 
-    def __init__(self, folder: Path, scratch: Path) -> None:
+    def __init__(self, folder: Path, scratch: Path, python: str = sys.executable) -> None:
         self.folder = folder
         self._scratch = scratch
+        self._python = python
         self.log = ""
 
     def start(self, name: str, *options: str) -> subprocess.Popen[str]:
         env = os.environ | {"JDK_JAVA_OPTIONS": JAVA, "TREECAST_RUNTIME_DIR": str(self._scratch)}
-        words = [sys.executable, "-m", "treecast.middleware.cli", "pipeline", name]
+        words = [self._python, "-m", "treecast.middleware.cli", "pipeline", name]
         return subprocess.Popen(
             [*words, "--data", str(self.folder), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            cwd=ROOT,
+            cwd=self._scratch,  # and not this repository, whose package another installation would import
             env=env,
             start_new_session=True,
         )

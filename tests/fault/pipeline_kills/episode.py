@@ -40,6 +40,7 @@ class Episode:
     """`problems`: violations found. `python` runs the daemon; `patience` is not needed."""
 
     fsync = "interval"
+    before = ""  # the Python of an earlier installation, which makes the folder
 
     def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -48,6 +49,7 @@ class Episode:
         self.counts: Counter[str] = Counter()
         self._seed = f"{seed}-{number}"
         self._seq = 0
+        self._folder = folder
         self._command = PipelineCommand(folder / "pipeline", folder)
         self._daemon = DaemonProcess(folder / "data", ["--admin", "off", "--control", "off"], python=python)
 
@@ -65,6 +67,12 @@ class Episode:
         with closing(OwnTopics(self._daemon.kafka)) as own:
             own.ensure((topics.SENDS, topics.TOPOLOGY, topics.ADVICE, topics.APPLIED))
             Telemetry(own).describe(ring())
+        if self.before:
+            self._write()
+            earlier = PipelineCommand(self._command.folder, self._folder, self.before)
+            earlier.ended("run", "--kafka", self._daemon.kafka, *ROUND)
+            self.counts["rounds of the earlier installation"] += 1
+            self._check()
 
     def cycle(self, number: int, *, damage: bool = False) -> None:
         """Kills one part during a round, lets the next round go on, and checks. `damage`: an interval is
