@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills driver, worker or daemon in rounds of `treecast pipeline run`, and checks tables and advice each time.
+"""Kills driver, worker or daemon in rounds of `treecast pipeline run`; checks tables and advice after each.
 
     pipeline_run.py --count 30 --seed 7
 
@@ -22,7 +22,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from pipeline_kills.episode import Episode
 from resumable import run_lives

@@ -31,4 +31,6 @@ def test_four_kills_leave_counts_exact_and_no_epoch_twice(fault_run, tmp_path):
 def test_an_interval_too_many_is_found_out(fault_run, tmp_path):
     code, state, _ = fault_run(SCRIPT, tmp_path, "--count", "1", "--damage", "0")
     assert code == 1
-    assert any(problem.startswith("seed 1, life 0, fsync interval: rows of bronze") for problem in state["problems"])
+    assert any(
+        problem.startswith("seed 1, life 0, fsync interval: rows of bronze") for problem in state["problems"]
+    )

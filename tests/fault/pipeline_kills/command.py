@@ -59,9 +59,7 @@ class PipelineCommand:
         return found
 
 
-def until_killed(
-    started: subprocess.Popen[str], due: Callable[[], bool], kill: Callable[[], bool]
-) -> bool:
+def until_killed(started: subprocess.Popen[str], due: Callable[[], bool], kill: Callable[[], bool]) -> bool:
     """Kills as soon as it is due. Returns whether it did: the command may have ended before."""
     while started.poll() is None and not due():
         time.sleep(0.02)
