@@ -40,7 +40,7 @@ def restore_coordinator(
     """
     from treecast.middleware.api.entries import Position
     from treecast.middleware.control.restore import restored, write_store
-    from treecast.middleware.daemon.private import DIRECTORY_MODE, keep_private
+    from treecast.middleware.daemon.file_permissions import DIRECTORY_MODE, keep_private
     from treecast.middleware.daemon.settings import STORE
     from treecast.middleware.daemon.tokens import given_token, keep_token
 

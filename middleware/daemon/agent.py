@@ -14,7 +14,7 @@ from treecast.middleware.model.logs import Log
 
 from . import logs, tuning
 from .notify import Notifier
-from .private import keep_private
+from .file_permissions import keep_private
 from .run import FAILED, Signals, say
 from .settings import LogFormat, LogLevel, Settings
 

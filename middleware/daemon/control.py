@@ -32,7 +32,7 @@ from treecast.middleware.broker import (
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS
 
-from .assignment import assigned_partitions
+from .consumer_assignment import assigned_partitions
 from .control_access import ControlAdmission
 from .listeners import StartError, check_free
 from .reset import reset_offsets

@@ -32,12 +32,12 @@ from .config import Loaded
 from .listener_addresses import ListenerAddresses
 from .listeners import StartError, check_free
 from .notify import Notifier
-from .private import keep_private, tighten
-from .room import RoomWatch, kept_of
+from .file_permissions import keep_private, tighten
+from .resource_watch import RoomWatch, kept_of
 from .run import FAILED, Signals, say
 from .settings import STORE, Settings
 from .tokens import given_token, keep_token, kept_token
-from .troubles import COORDINATOR
+from .resource_problems import COORDINATOR
 from .view import view_process
 
 # The daemon's settings that apply to a coordinator.

@@ -31,8 +31,8 @@ from .faces.context import FaceContext
 from .guard import Guard, descriptors_left, process_shares
 from .listeners import StartError, bound_address, check_free, listen, listen_unix
 from .notify import Notifier
-from .private import tighten
-from .room import RoomWatch
+from .file_permissions import tighten
+from .resource_watch import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import STORE, Settings, TelemetryNames
 from .status import Subject

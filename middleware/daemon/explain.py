@@ -14,7 +14,7 @@ from treecast.shims.face import Exchanges
 
 if TYPE_CHECKING:
     from treecast.middleware.broker.queues import AnyQueue
-    from treecast.middleware.relay.ways import Way, Ways
+    from treecast.middleware.relay.next_hops import NextHop, NextHops
 
 _LOCAL = "local"
 _MOST = 6  # names that a row shows
@@ -28,7 +28,7 @@ class Explanation:
         cluster: Cluster,
         hub: PubSub,
         exchanges: Exchanges | None,
-        ways: Ways | None,
+        ways: NextHops | None,
         name: Callable[[int], str],
     ) -> None:
         """`exchanges`: None without the AMQP face. `ways`: None for a host alone. `name` returns a host's
@@ -106,7 +106,7 @@ class Explanation:
             found.append(self._local(why) if here else self._message(self._home(home, why)))
         return found
 
-    def _home(self, host: int, why: str) -> Way:
+    def _home(self, host: int, why: str) -> NextHop:
         assert self._ways is not None
         return self._ways.to_home(host, why)
 
@@ -116,7 +116,7 @@ class Explanation:
         own = self._name(self._cluster.host.host_id)
         return pb.MessageWay(sender=own, hosts=[own], carrier=_LOCAL, why=why)
 
-    def _message(self, way: Way) -> pb.MessageWay:
+    def _message(self, way: NextHop) -> pb.MessageWay:
         return pb.MessageWay(
             sender=self._name(way.sender),
             hosts=[self._name(host) for host in way.hosts],

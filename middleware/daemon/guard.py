@@ -4,7 +4,7 @@ The descriptors of a process are divided so that no listener can use up those of
 
     files | admin | control | faces
 
-`files` are those that `room` reserves, and an eighth of all for logs. The admin and control addresses have a
+`files` are those that `resource_watch` reserves, and an eighth of all for logs. The admin and control addresses have a
 share of their own, and no more; what is left belongs to the faces together, which are therefore turned away
 before the other two.
 """
@@ -26,7 +26,7 @@ from treecast.shims.log_ins import LogIns
 from treecast.shims.ticks import TICK, Ticks
 
 from . import tuning
-from .room import kept_of
+from .resource_watch import kept_of
 from .view import resident_bytes
 
 _log = Log(__name__)

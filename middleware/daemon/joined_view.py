@@ -17,11 +17,11 @@ from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.carrier_troubles import sentences
-from treecast.middleware.relay.link import called
+from treecast.middleware.relay.coordinator_link import called
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.path_troubles import path_troubles
 from treecast.middleware.relay.view_store import ViewStore
-from treecast.middleware.relay.ways import Ways
+from treecast.middleware.relay.next_hops import NextHops
 
 from .joining import Joining
 from .status import CoordinatorCounts
@@ -115,7 +115,7 @@ class JoinedHost:
         return host.name if host is not None else f"host {host_id}"
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> NextHops:
         """The ways of messages published here."""
         return self._joining.relay.ways
 
@@ -269,7 +269,7 @@ class JoinedHost:
         return found
 
     def unreached(self) -> Sequence[str]:
-        found = sentences(self._joining.relay.sharing.choice.troubles(), self.name)
+        found = sentences(self._joining.relay.distribution.choice.troubles(), self.name)
         more = [f"{len(found) - _MOST_TOLD} more such groups: `treecast explain`"]
         return found[:_MOST_TOLD] + more if len(found) > _MOST_TOLD else found
 
@@ -329,7 +329,7 @@ class JoinedHost:
         """Yields accounts of event streams that no longer exist; the accounts of their sets of hosts
         continue.
         """
-        events = self._joining.relay.sharing.events
+        events = self._joining.relay.distribution.events
         own = self._joining.host.host_id
         for name, rows in events.sending.accounts.resting() if events is not None else ():
             accounts = [self._account(receiver, row, None) for receiver, row in rows.items()]

@@ -45,7 +45,7 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.attaching import attach_request, count_by_clock, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.coordinator_link import CoordinatorLink
 from treecast.middleware.relay.neighbours import Endpoint, Port
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.relay.view_store import hand_in_stored, stored_position
@@ -88,7 +88,7 @@ class Joining:
         self.directory: DataDirectory
         self.token: JoinToken
         self.host: Host
-        self.link: Link
+        self.link: CoordinatorLink
         self.relay: RelayCluster  # set once the broker exists
 
     async def open(self) -> None:
@@ -120,7 +120,7 @@ class Joining:
         await self._check_topics()
         keep_token(self._data, self.token)
         self._begin(membership)
-        self.link = Link(self._client, self._attachment, ClusterView(), self._counters.relay)
+        self.link = CoordinatorLink(self._client, self._attachment, ClusterView(), self._counters.relay)
         self._attachment.start()  # before the logs are opened, which may take longer than a lease
 
     def cluster(self, parts: LocalParts) -> JoinedCluster:
@@ -130,7 +130,7 @@ class Joining:
             self._port, self.token, ChannelSettings(), self._fabric_settings(), self.announced
         )
         self.relay = join(parts, self.link, endpoint)
-        self.relay.sharing.interest.hold()  # until faces have restored their sessions
+        self.relay.distribution.interest.hold()  # until faces have restored their sessions
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from treecast.middleware.model.logs import Entry
 
-from .repeats import DiskRepeats
+from .disk_log_filter import DiskRepeats
 from .settings import LogFormat, LogLevel, Settings
 
 if TYPE_CHECKING:

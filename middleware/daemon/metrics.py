@@ -19,7 +19,7 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
 from .status import CoordinatorCounts
-from .troubles import Troubles
+from .resource_problems import Troubles
 from .view import GroupView, Listing, ProcessView
 
 

@@ -14,7 +14,7 @@ from . import logs, tuning
 from .config import Loaded
 from .daemon import Daemon
 from .listeners import StartError
-from .private import keep_private
+from .file_permissions import keep_private
 
 _log = Log(__name__)
 FAILED = 1

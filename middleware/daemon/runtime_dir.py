@@ -20,7 +20,7 @@ from pathlib import Path
 from treecast.middleware.api.discovery import Address, is_live, runtime_dirs
 from treecast.middleware.model.logs import Log
 
-from .private import DIRECTORY_MODE, OTHERS
+from .file_permissions import DIRECTORY_MODE, OTHERS
 
 _log = Log(__name__)
 _SOCKET_MODE, _FILE_MODE = 0o660, 0o640

@@ -28,7 +28,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.cluster import RelayCluster
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.coordinator_link import CoordinatorLink
 from treecast.middleware.relay.neighbours import Neighbours
 
 _log = Log(__name__)
@@ -55,7 +55,7 @@ class JoinedStare:
     """STARE on a host of a cluster. Requires a started relay, whose channels carry its calls."""
 
     def __init__(
-        self, cluster: RelayCluster, link: Link, counters: Counters, run: int, fabric: FabricSettings
+        self, cluster: RelayCluster, link: CoordinatorLink, counters: Counters, run: int, fabric: FabricSettings
     ) -> None:
         self._link = link
         self._view = link.view

@@ -17,11 +17,11 @@ from treecast.shims.face import OpenListener, Pages
 
 from .compiled import compiled_modules, why_interpreted
 from .settings import Settings
-from .troubles import Troubles
+from .resource_problems import Troubles
 from .view import TopicView, view_process, view_topics
 
 if TYPE_CHECKING:
-    from treecast.middleware.relay.ways import Ways
+    from treecast.middleware.relay.next_hops import NextHops
 
     from .explain import Explanation
 
@@ -57,7 +57,7 @@ class JoinedView(Protocol):
         """Returns the name of a host."""
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> NextHops:
         """The ways of messages published here."""
 
     def leader(self, topic: str, index: int) -> str:

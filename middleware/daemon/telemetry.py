@@ -136,7 +136,7 @@ class JoinedCounting:
         for origin in self._joining.relay.neighbours.fabric.origins():
             if not origin.name.startswith(OWN_PREFIX):  # or telemetry would report itself for ever
                 yield from self._named(origin.name, origin.rows().items())
-        events = self._joining.relay.sharing.events
+        events = self._joining.relay.distribution.events
         for name, rows in events.sending.accounts.resting() if events is not None else ():
             yield from self._named(name, rows.items())
 

@@ -15,7 +15,7 @@ from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
-from .link import Link, called
+from .coordinator_link import CoordinatorLink, called
 
 _log = Log(__name__)
 
@@ -27,7 +27,7 @@ _LAST: Final = 1.0  # seconds for the last notes
 class ApplicationNews:
     """A life of the relay: from `start` to `close`, whose last notes are sent."""
 
-    def __init__(self, link: Link, applications: Applications, every: float = EVERY) -> None:
+    def __init__(self, link: CoordinatorLink, applications: Applications, every: float = EVERY) -> None:
         self._link = link
         self._applications = applications
         self._every = every

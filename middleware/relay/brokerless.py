@@ -46,7 +46,7 @@ from .attaching import attach_request, count_by_clock, take_run
 from .carrier_group import CarrierSettings
 from .events.ports import EventSettings
 from .fabric_host import FabricHost
-from .link import Link
+from .coordinator_link import CoordinatorLink
 from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas
@@ -136,7 +136,7 @@ class BrokerlessHost:
         self._opened: list[Callable[[], Awaitable[None] | None]] = []  # the steps of `close`, in reverse
         self.hub: PubSub
         self.turn: Turn
-        self.link: Link
+        self.link: CoordinatorLink
         self.fabric_host: FabricHost
         self.definitions: KnownDefinitions
 
@@ -161,7 +161,7 @@ class BrokerlessHost:
             prepare()
         self._join_events()
 
-    async def _attach(self, directory: DataDirectory, address: Address) -> Link:
+    async def _attach(self, directory: DataDirectory, address: Address) -> CoordinatorLink:
         """Attaches to the coordinator.
 
         Raises COORDINATOR_UNAVAILABLE if a new host gets no answer. A host that was attached before goes on
@@ -191,7 +191,7 @@ class BrokerlessHost:
         host_id = attachment.session.host_id if attachment.attached else directory.meta.host_id
         directory.join(settings.token.cluster_id, host_id, membership)
         attachment.start()
-        return Link(client, attachment, ClusterView(), self._counters.relay)
+        return CoordinatorLink(client, attachment, ClusterView(), self._counters.relay)
 
     def _own(self, directory: DataDirectory) -> OwnHost:
         tables, flusher = Tables(directory.tables, self._settings.fsync), Flusher()
@@ -255,17 +255,17 @@ class BrokerlessHost:
         link.start()
         if link.attached:
             await link.first_seen(FIRST_SECONDS)
-        self.fabric_host.sharing.interest.hold()  # released once event streams can be opened
+        self.fabric_host.distribution.interest.hold()  # released once event streams can be opened
         for life in self.fabric_host.lives():
             self._opened.append(life.close)
             await life.start()
 
     def _join_events(self) -> None:
-        sharing, events = self.fabric_host.sharing, self.fabric_host.events
+        distribution, events = self.fabric_host.distribution, self.fabric_host.events
         events.begin()
         self.hub.use_reach(events)
-        self._opened.append(sharing.leave_events)
-        sharing.join_events(events)
+        self._opened.append(distribution.leave_events)
+        distribution.join_events(events)
 
     async def close(self) -> None:
         """Stops the host. Safe to call twice."""
@@ -284,7 +284,7 @@ class BrokerlessHost:
 
     async def wanted(self) -> None:
         """Returns when all reachable hosts know the subscriptions of this host, or after a time-out."""
-        interest = self.fabric_host.sharing.interest
+        interest = self.fabric_host.distribution.interest
         await interest.confirmed(interest.version)
 
     def hold(self, held: bool) -> None:
@@ -305,15 +305,15 @@ class BrokerlessHost:
 
     def want(self, pattern: Pattern) -> None:
         """Announces one more pattern of topics, as levels, that begins as `pubsub.AGENTS` does."""
-        self.fabric_host.sharing.interest.want(Wish(pattern))
+        self.fabric_host.distribution.interest.want(Wish(pattern))
 
     def unwant(self, pattern: Pattern) -> None:
         """Takes back what `want` announced."""
-        self.fabric_host.sharing.interest.unwant(Wish(pattern))
+        self.fabric_host.distribution.interest.unwant(Wish(pattern))
 
     def wanted_by_others(self) -> dict[int, set[Pattern]]:
         """Returns the patterns of each other host, also of hosts that are away."""
-        interest = self.fabric_host.sharing.interest
+        interest = self.fabric_host.distribution.interest
         return {host: interest.of(host) for host in interest.hosts()}
 
     def on_wanted_by_others(self, listener: Callable[[], None]) -> None:

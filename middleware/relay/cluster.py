@@ -21,8 +21,8 @@ from .neighbours import Neighbours
 from .partitions.operator import Operator
 from .queues.known import KnownDefinitions
 from .queues.links import QueueLinks
-from .sharing import Sharing
-from .ways import Ways
+from .distribution import Distribution
+from .next_hops import NextHops
 
 T = TypeVar("T")
 
@@ -73,22 +73,22 @@ class RelayCluster:
         homes: AllHomes,
         lives: Sequence[Life],
         neighbours: Neighbours,
-        sharing: Sharing,
+        distribution: Distribution,
         events: Events,
         tables: Tables,
         operator: Operator,
         known_definitions: KnownDefinitions,
         queues: QueueLinks,
-        ways: Ways,
+        ways: NextHops,
     ) -> None:
         """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
-        `events` join `sharing` once the faces have resumed their sessions. `tables`: where the view is
+        `events` join `distribution` once the faces have resumed their sessions. `tables`: where the view is
         stored. `operator`: operators' decisions about partitions. `queues`: the way of queues. `ways`: of
         messages, for operators.
         """
         self.neighbours = neighbours
-        self.sharing = sharing
+        self.distribution = distribution
         self.tables = tables
         self.operator = operator
         self.ways = ways
@@ -149,10 +149,10 @@ class RelayCluster:
         return self._queues
 
     async def begin_events(self) -> None:
-        self.sharing.join_events(self._events)
+        self.distribution.join_events(self._events)
 
     async def end_events(self) -> None:
-        await self.sharing.leave_events()
+        await self.distribution.leave_events()
 
     async def new_producer(self) -> ProducerIdentity:
         return await self._homes.new_producer()

@@ -25,7 +25,7 @@ from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_new_kafka_name
 
 from .homes.outside import OwnersElsewhere
-from .link import SEEN_SECONDS, Link
+from .coordinator_link import SEEN_SECONDS, CoordinatorLink
 
 _log = Log(__name__)
 
@@ -56,7 +56,7 @@ class RelayDefinitions:
         self,
         settings: BrokerSettings,
         host_id: int,
-        link: Link,
+        link: CoordinatorLink,
         led: LedPartitions,
         forget_topic: Callable[[str], Awaitable[None]],
     ) -> None:

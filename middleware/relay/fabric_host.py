@@ -3,7 +3,7 @@
     link          the coordinator: hosts, topics and their leaders (`view`)
     neighbours    the two paths to other hosts: channels and the fabric
     replicas      partitions of other hosts; with a broker, also the led partitions
-    sharing       interest in both directions, carriers of streams, and after `join_events` event streams
+    distribution  interest in both directions, carriers of streams, and after `join_events` event streams
 
 `composition.join` adds the parts of a joined broker; `brokerless` is a host without a broker.
 """
@@ -22,10 +22,10 @@ from .events.events import Events
 from .events.ports import EventSettings
 from .events.shares import LinkHomes
 from .interest import InterestSettings
-from .link import Link
+from .coordinator_link import CoordinatorLink
 from .neighbours import ChannelLife, FabricLife, Neighbours
 from .partitions.replicas import OwnParts, Replicas
-from .sharing import Sharing
+from .distribution import Distribution
 
 
 class FabricHostParts(OwnParts, Protocol):
@@ -41,14 +41,14 @@ class FabricHostParts(OwnParts, Protocol):
 class FabricHost:
     """The parts that every host has.
 
-    `lives` are started in order and closed in reverse. `events` join `sharing` once the initial subscriptions
-    are known.
+    `lives` are started in order and closed in reverse. `events` join `distribution` once the initial
+    subscriptions are known.
     """
 
     def __init__(
         self,
         parts: FabricHostParts,
-        link: Link,
+        link: CoordinatorLink,
         neighbours: Neighbours,
         replicas: Replicas,
         carriers: CarrierSettings,
@@ -60,12 +60,12 @@ class FabricHost:
         self.link = link
         self.neighbours = neighbours
         self.replicas = replicas
-        self.sharing = Sharing(link, methods, fabric, replicas, InterestSettings(), carriers, counters.relay)
+        self.distribution = Distribution(link, methods, fabric, replicas, InterestSettings(), carriers, counters.relay)
         self.events = Events(
             parts.pubsub.hub,
             parts.pubsub.turn,
             parts.run,
-            self.sharing.interest,
+            self.distribution.interest,
             methods,
             fabric,
             counters.events,
@@ -77,11 +77,11 @@ class FabricHost:
         )
         neighbours.on_moved.append(lambda here: link.move(str(here.announced)))
         neighbours.channels.on_up = self._up
-        neighbours.channels.on_down = self.sharing.host_down
+        neighbours.channels.on_down = self.distribution.host_down
 
     def _up(self, host: int, incarnation: int) -> None:
         self.neighbours.accepted(host, incarnation)
-        self.sharing.host_up(host, incarnation)
+        self.distribution.host_up(host, incarnation)
 
     def lives(self, *more: Life) -> Sequence[Life]:
         """Returns the lives in starting order: the fabric, the parts that answer other hosts with `more` of
@@ -90,4 +90,4 @@ class FabricHost:
         Parts that answer other hosts register their methods and make no calls before the channels start.
         """
         fabric, channels = FabricLife(self.neighbours), ChannelLife(self.neighbours)
-        return [fabric, self.replicas, self.sharing, *more, channels, self.neighbours.place]
+        return [fabric, self.replicas, self.distribution, *more, channels, self.neighbours.place]

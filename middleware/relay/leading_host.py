@@ -21,7 +21,7 @@ from treecast.middleware.model.identity import TopicId, TopicPartition
 
 from .brokerless import BrokerlessHost, FabricHostSettings, OwnHost, ViewTopics
 from .homes.outside import OwnerHomes, register_homes
-from .link import called
+from .coordinator_link import called
 from .neighbours import Neighbours
 from .partitions.accounts import Accounts
 from .partitions.leading import Leading, Led

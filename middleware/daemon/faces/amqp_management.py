@@ -23,7 +23,7 @@ from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.users import Users
 from treecast.shims.log_ins import LogIns
 
-from ..troubles import Troubles
+from ..resource_problems import Troubles
 from ..view import view_process
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ..certificates import WatchedCertificates
 from ..guard import Guard
 from ..listeners import cannot_listen
 from ..settings import Settings
-from ..troubles import Troubles
+from ..resource_problems import Troubles
 from . import wanted
 from .secured import tls_settings
 

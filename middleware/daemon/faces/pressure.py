@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from .. import tuning
 from ..settings import Settings
-from ..troubles import Troubles
+from ..resource_problems import Troubles
 
 LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
 LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show

@@ -38,7 +38,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.wishes import Pattern, Wish
 from treecast.middleware.relay.interest import Interest
-from treecast.middleware.relay.link import Link, called
+from treecast.middleware.relay.coordinator_link import CoordinatorLink, called
 
 from .ports import SHARE, EventSettings, ShareRequest
 from .sending import Outbox
@@ -72,7 +72,7 @@ class ShareHomes(Protocol):
 class LinkHomes:
     """Implements `ShareHomes` over the view and the coordinator."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: CoordinatorLink) -> None:
         self._link = link
 
     def known(self, id: str) -> int:

@@ -8,7 +8,7 @@ from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.relay.link import Link, called
+from treecast.middleware.relay.coordinator_link import CoordinatorLink, called
 
 from .ports import HomeAt, StateWrite, StoredHome
 
@@ -16,7 +16,7 @@ from .ports import HomeAt, StateWrite, StoredHome
 class LinkCoordinator:
     """Implements `ports.Coordinator`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: CoordinatorLink) -> None:
         self._link = link
 
     @property

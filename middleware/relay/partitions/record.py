@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from treecast.middleware.api.entries import END, LOST, PartitionEnd
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.relay.link import Link, called
+from treecast.middleware.relay.coordinator_link import CoordinatorLink, called
 
 from .lost_disk import Recorded
 from .ports import Claim
@@ -17,7 +17,7 @@ from .ports import Claim
 class LinkRecord:
     """Implements `ports.Record`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: CoordinatorLink) -> None:
         self._link = link
 
     async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:

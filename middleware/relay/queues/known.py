@@ -16,7 +16,7 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.fabric.channel import Method, Methods, Natural, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.relay.link import Link, called
+from treecast.middleware.relay.coordinator_link import CoordinatorLink, called
 
 SEEN_SECONDS: Final = 1.0  # how long other hosts are waited for until they know a definition
 
@@ -45,7 +45,7 @@ class KnownDefinitions:
     with all changes of an update.
     """
 
-    def __init__(self, link: Link, methods: Methods) -> None:
+    def __init__(self, link: CoordinatorLink, methods: Methods) -> None:
         self.link = link
         self.methods = methods
         self.removed: set[str] = set()

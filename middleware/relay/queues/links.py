@@ -30,7 +30,7 @@ from treecast.middleware.fabric.channel import Answer, Later, Method, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
-from treecast.middleware.relay.sharing import Sharing
+from treecast.middleware.relay.distribution import Distribution
 
 from .known import Edit, KnownDefinitions
 
@@ -56,11 +56,11 @@ _Late = tuple[int, QueueCall | QueueNotice, bytes]
 class QueueLinks:
     """Implements `queues.Reach`. Other hosts are refused until `join`, and after `leave`."""
 
-    def __init__(self, host: int, run: int, known: KnownDefinitions, sharing: Sharing, turn: Turn) -> None:
+    def __init__(self, host: int, run: int, known: KnownDefinitions, distribution: Distribution, turn: Turn) -> None:
         self._host = host
         self._run = run
         self._known = known
-        self._sharing = sharing
+        self._distribution = distribution
         self._methods = known.methods
         self._waits = StoredWaits(turn)
         self._queues: JoinedQueues | None = None
@@ -83,7 +83,7 @@ class QueueLinks:
     def join(self, queues: JoinedQueues) -> None:
         self._loop = asyncio.get_running_loop()
         self._queues = queues
-        self._sharing.listeners.append(self)
+        self._distribution.listeners.append(self)
         self._clock(queues)
         known = [Defined(one.key, one.host_id, one.value) for one in self._known.all()]
         queues.begin(known, self._known.removed)
@@ -99,7 +99,7 @@ class QueueLinks:
             _log.info("not all changes of definitions are known to other hosts")
         self._queues = None
         self._known.listener = None
-        self._sharing.listeners.remove(self)
+        self._distribution.listeners.remove(self)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -134,7 +134,7 @@ class QueueLinks:
         return found.name if found is not None else str(host)
 
     def up(self) -> Collection[int]:
-        return self._sharing.up
+        return self._distribution.up
 
     def hosts(self) -> Collection[int]:
         return [
@@ -142,7 +142,7 @@ class QueueLinks:
             for one in self._known.link.view.hosts
             if one.host_id != self._host
             and not one.leads_nothing
-            and (one.presence is not Presence.DETACHED or one.host_id in self._sharing.up)
+            and (one.presence is not Presence.DETACHED or one.host_id in self._distribution.up)
         ]
 
     async def manage(self, host: int, request: bytes) -> bytes:
@@ -169,7 +169,7 @@ class QueueLinks:
         late = self._late.get(host)
         if late is not None:
             late.append(message)
-        elif not self._sent(host, message) and host in self._sharing.up:
+        elif not self._sent(host, message) and host in self._distribution.up:
             self._late[host] = deque([message])
             self._loop.call_later(_LATE, self._send_late, host)
 
@@ -237,7 +237,7 @@ class QueueLinks:
         revision = 0
         for at in range(0, len(edits), _MOST):
             revision = await self._write(edits[at : at + _MOST])
-        await asyncio.gather(*[self._known.seen_by(host, revision) for host in list(self._sharing.up)])
+        await asyncio.gather(*[self._known.seen_by(host, revision) for host in list(self._distribution.up)])
         return count
 
     async def _write(self, edits: list[Edit]) -> int:
@@ -338,7 +338,7 @@ class QueueLinks:
             raise TreecastError(Fault.NOT_SUPPORTED, "this host answers no management calls")
         return Nothing(), await self._managed(host, bytes(body))
 
-    # --- hosts come and go, as `sharing.HostListener`
+    # --- hosts come and go, as `distribution.HostListener`
 
     def host_up(self, host: int) -> None:
         if self._queues is not None:

@@ -31,7 +31,7 @@ from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator
 from treecast.middleware.control.values import StateSettings
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.coordinator_link import CoordinatorLink
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -111,7 +111,7 @@ class Host:
         request = pb.AttachRequest(name=name, instance=f"data of {name}", address="h:1", version="1", run=1)
         self.attachment = Attachment(self.client, request)
         self.view = ClusterView()
-        self.link = Link(self.client, self.attachment, self.view, RelayCounters())
+        self.link = CoordinatorLink(self.client, self.attachment, self.view, RelayCounters())
 
     async def see(self) -> None:
         """Takes one update, as a watcher does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treecast.middleware.daemon.guard import NEW_SECONDS, Guard, shares_of
-from treecast.middleware.daemon.room import Descriptors, kept_of
+from treecast.middleware.daemon.resource_watch import Descriptors, kept_of
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.request_memory import STALL
 from treecast.shims.ticks import TICK

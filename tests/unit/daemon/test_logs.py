@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from treecast.middleware.daemon.repeats import DiskRepeats
+from treecast.middleware.daemon.disk_log_filter import DiskRepeats
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 

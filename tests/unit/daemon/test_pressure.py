@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treecast.middleware.daemon.faces.pressure import LOW_MEMORY, Pressure
-from treecast.middleware.daemon.troubles import Troubles
+from treecast.middleware.daemon.resource_problems import Troubles
 
 MIB = 1 << 20
 

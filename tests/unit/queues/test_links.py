@@ -28,7 +28,7 @@ from treecast.middleware.fabric.channel import Answer, Later, Methods, Nothing
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.queues.known import KnownDefinitions
 from treecast.middleware.relay.queues.links import CALL, CARRY, TELL, QueueLinks
-from treecast.middleware.relay.sharing import Sharing
+from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .host import run
@@ -51,8 +51,8 @@ class Home:
         ]
         known = SimpleNamespace(methods=self.methods, removed=set[str](), listener=None, all=lambda: entries)
         turn = Turn(FsyncPolicy.NEVER, LoopEdge(asyncio.get_running_loop()))
-        sharing = SimpleNamespace(listeners=[], up={OTHER})
-        self.links = QueueLinks(1, 1, cast(KnownDefinitions, known), cast(Sharing, sharing), turn)
+        distribution = SimpleNamespace(listeners=[], up={OTHER})
+        self.links = QueueLinks(1, 1, cast(KnownDefinitions, known), cast(Distribution, distribution), turn)
         self.joined: JoinedQueues = self.host.joined
         self.links.join(self.joined)
 

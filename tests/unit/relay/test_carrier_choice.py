@@ -41,7 +41,7 @@ def carriers(host: TestHost, topic: str = "t") -> dict[int, str]:
 
 def reasons(host: TestHost, topic: str = "t") -> dict[int, str]:
     """Why each receiver of a topic gets live data by unicast."""
-    choice = host.sharing.choice
+    choice = host.distribution.choice
     return {
         one: choice.why_unicast(stream, one)
         for stream in host.relay.leading.of_topic(topic)
@@ -80,7 +80,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await followed(world, c)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
     state_id = world.states[("t",)]
-    assert a.sharing.choice.group_of(("t",)) == (state_id, [2, 3])
+    assert a.distribution.choice.group_of(("t",)) == (state_id, [2, 3])
     for number in range(20):
         await a.produce(b"%d" % number + b"x" * 2000)
     await until(b.copied())
@@ -90,7 +90,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await until(lambda: all(row.closed for row in origin.rows().values()))
     assert await c.partition().leader.unfollow() is None
     await until(lambda: carriers(a) == {2: "unicast"})
-    await until(lambda: not c.sharing.choice._asked)
+    await until(lambda: not c.distribution.choice._asked)
 
 
 async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) -> None:
@@ -127,7 +127,7 @@ async def test_who_was_lost_returns_when_it_answers_again(world: World, multicas
     await followed(world, b, c, d)
     whole = dict.fromkeys((2, 3, 4), "ip-multicast")
     await until(lambda: carriers(a) == whole)
-    choice, (stream,) = a.sharing.choice, a.relay.leading.of_topic("t")
+    choice, (stream,) = a.distribution.choice, a.relay.leading.of_topic("t")
     assert choice.troubles() == []
     answers = d.fabric.on_probe
     d.fabric.on_probe = None
@@ -161,7 +161,7 @@ async def test_a_group_that_reaches_nobody_says_so_of_all(world: World, multicas
     (stream,) = a.relay.leading.of_topic("t")
     a.fabric.on_unreached(stream.origin, 3)  # type: ignore[misc]
     assert carriers(a) == {2: "unicast", 3: "unicast"}
-    (trouble,) = a.sharing.choice.troubles()
+    (trouble,) = a.distribution.choice.troubles()
     assert (trouble.lost, trouble.reached) == ((2, 3), 0)
     assert "reaches no host of 2, 3" in sentences([trouble], str)[0]
     assert all("a switch may have forgotten" in reason for reason in reasons(a).values())
@@ -179,7 +179,7 @@ async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
     a, b, c = await world.start(1, 2, 3)
     await a.produce(b"one")
     await followed(world, b, c)
-    await until(lambda: ("t",) in a.sharing.choice._groups)
+    await until(lambda: ("t",) in a.distribution.choice._groups)
     assert set(carriers(a).values()) == {"unicast"}
     assert set(reasons(a).values()) == {"the coordinator has allotted no state id for ip-multicast yet"}
     world.away = False
@@ -196,7 +196,7 @@ async def test_what_names_its_receivers_needs_no_coordinator(world: World) -> No
     await until(lambda: carriers(a) == {2: broadcast.NAME})  # one host is enough
     await followed(world, c)
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: broadcast.NAME})
-    assert (a.sharing.choice.group_of(("t",)), world.states) == ((0, [2, 3]), {})
+    assert (a.distribution.choice.group_of(("t",)), world.states) == ((0, [2, 3]), {})
     await a.produce(b"x" * 5000)
     await until(b.copied())
     await until(c.copied())
@@ -231,7 +231,7 @@ async def test_each_stream_goes_by_the_first_carrier_that_reaches_its_hosts(
     await b.read(0, topic="u")
     await until(lambda: carriers(a, "u") == {2: broadcast.NAME})
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
-    await until(lambda: not b.sharing.choice._asked)
+    await until(lambda: not b.distribution.choice._asked)
 
 
 async def test_interest_of_partitions_is_told(world: World) -> None:
@@ -239,5 +239,5 @@ async def test_interest_of_partitions_is_told(world: World) -> None:
     a, b = await world.start(1, 2)
     await a.produce(b"one", topic="a.b")
     await b.read(0, topic="a.b")
-    await until(lambda: a.sharing.interest.of(2) == {("a", "b")})
+    await until(lambda: a.distribution.interest.of(2) == {("a", "b")})
     await until(lambda: world.recorded.get(2, (0, []))[1] == ["a/b"])

@@ -22,7 +22,7 @@ from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.definitions import RelayDefinitions
-from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.coordinator_link import CoordinatorLink
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.relay.view_store import ViewStore
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -80,7 +80,7 @@ class House:
         self.client = LocalCoordinator(self.coordinator, random.Random(1))
         attachment = Attachment(self.client, hello("here"))
         self.host_id = (await attachment.attach()).session.host_id
-        self.link = Link(self.client, attachment, ClusterView(), self.counters)
+        self.link = CoordinatorLink(self.client, attachment, ClusterView(), self.counters)
         self.link.load(ViewStore(self.tables))
         settings_ = BrokerSettings(self.path, default_partitions=2, topic_defaults={"retention.ms": "9"})
         self.definitions = RelayDefinitions(settings_, self.host_id, self.link, self.led, self._forget)

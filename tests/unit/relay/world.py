@@ -53,9 +53,9 @@ from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.lost_disk import Recorded
 from treecast.middleware.relay.partitions.ports import PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
-from treecast.middleware.relay.sharing import Sharing
+from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.relay.view import ClusterView
-from treecast.middleware.relay.ways import Ways
+from treecast.middleware.relay.next_hops import NextHops
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
@@ -272,7 +272,7 @@ class TestHost:
             FakeRecord(self.world, self.number),
             DirectoryState(self.directory_id, tuple(run.id for run in self.directory.runs)),
         )
-        self.sharing = Sharing(
+        self.distribution = Distribution(
             FakeLink(self.world, self.number, self.view),  # type: ignore[arg-type]
             methods,
             self.fabric,
@@ -281,14 +281,14 @@ class TestHost:
             self.world.carriers,
             self.counters,
         )
-        self.ways = Ways(self.sharing, self.fabric, methods, self.view, self._trouble)
-        self.channels.on_up = self.sharing.host_up
-        self.channels.on_down = self.sharing.host_down
+        self.ways = NextHops(self.distribution, self.fabric, methods, self.view, self._trouble)
+        self.channels.on_up = self.distribution.host_up
+        self.channels.on_down = self.distribution.host_down
         for entry in topics.values():
             self.partitions.open(self._topic(entry), self._led(entry))
         await self.learn(topics, revision)
         await self.relay.start()
-        await self.sharing.start()
+        await self.distribution.start()
         self.address = await self.channels.start(LOOPBACK)
 
     async def learn(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
@@ -336,7 +336,7 @@ class TestHost:
         return all(self.channels.is_up(number) for number in hosts if number != self.number)
 
     async def stop(self) -> None:
-        await self.sharing.close()
+        await self.distribution.close()
         await self.relay.close()
         await self.channels.close()
         self.fabric.close()
@@ -364,7 +364,7 @@ class TestHost:
         self.directory.close(clean=False)
 
     def _kill_sharing(self) -> None:
-        choice, interest = self.sharing.choice, self.sharing.interest
+        choice, interest = self.distribution.choice, self.distribution.interest
         if choice._timer is not None:
             choice._timer.cancel()
         groups = [group.task for group in choice._groups.values()]

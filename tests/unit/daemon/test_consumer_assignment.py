@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.daemon.assignment import assigned_partitions
+from treecast.middleware.daemon.consumer_assignment import assigned_partitions
 
 
 def encode(topics: dict[str, list[int]], user_data: bytes = b"") -> bytes:

@@ -18,7 +18,7 @@ from typing import Final
 
 from treecast.middleware.model.logs import Log
 
-from .troubles import DAEMON, Consequences, Look, Space, Troubles
+from .resource_problems import DAEMON, Consequences, Look, Space, Troubles
 
 _log = Log(__name__)
 

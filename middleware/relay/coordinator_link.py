@@ -1,4 +1,4 @@
-"""`Link`: this host's link to the coordinator: the attachment, the watch that feeds the view, and calls.
+"""`CoordinatorLink`: a host's attachment to the coordinator, the watch that feeds the view, and calls.
 
 While the coordinator is away, the host goes on with its view and calls are refused with
 COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once and counted.
@@ -46,7 +46,7 @@ async def called(call: Awaitable[T]) -> T:
         raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, error.detail) from error
 
 
-class Link:
+class CoordinatorLink:
     """The link to the coordinator, in use from `load` and `start` to `close`.
 
     `client` makes the calls, with `session` for those that need one.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import StartDaemon
 
-from treecast.middleware.daemon.private import tighten
+from treecast.middleware.daemon.file_permissions import tighten
 from treecast.middleware.daemon.runtime_dir import RuntimeDir
 
 SOCKET, DIRECTORY = 0o660, 0o750

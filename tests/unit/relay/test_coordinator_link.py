@@ -18,12 +18,12 @@ from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.values import NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay import link
+from treecast.middleware.relay import coordinator_link
 
 
 @pytest.fixture
 async def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
-    monkeypatch.setattr(link, "REFUSED_SECONDS", 0.01)
+    monkeypatch.setattr(coordinator_link, "REFUSED_SECONDS", 0.01)
     made = House(tmp_path)
     await made.open()
     yield made

@@ -1,4 +1,4 @@
-"""`Ways`: the ways on which a message would leave this host now, for operators.
+"""`NextHops`: to which hosts a message would leave this host now, and in which packets, for operators.
 
 They are computed on request, from what streams and groups are at that moment. Nothing is changed: a message
 that no stream exists for begins none here. The leader of a partition alone knows to whom it sends, so the
@@ -26,7 +26,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .carrier_choice import Carried
 from .events.sending import RemoteHost
 from .path_troubles import why_short
-from .sharing import Sharing
+from .distribution import Distribution
 from .view import ClusterView
 
 LOCAL: Final = "local"
@@ -35,7 +35,7 @@ NOTHING: Final = "nothing"
 _SECONDS: Final = 5.0  # that a leader has for its answer
 
 
-class Way(Struct, frozen=True, array_like=True):
+class NextHop(Struct, frozen=True, array_like=True):
     """A packet or a call in which `sender` sends a message on.
 
     `carrier`: LOCAL stands for what stays on the host, CHANNEL for a call over the reliable channel, NOTHING
@@ -52,21 +52,21 @@ class Way(Struct, frozen=True, array_like=True):
     why: str = ""
 
 
-class WaysRequest(Struct, frozen=True, array_like=True):
+class NextHopsRequest(Struct, frozen=True, array_like=True):
     """Asks for the ways of the partitions of a topic that the called host leads."""
 
     topic: str
 
 
-WAYS: Final = Method(64, WaysRequest, list[Way])
+WAYS: Final = Method(64, NextHopsRequest, list[NextHop])
 
 
-class Ways:
+class NextHops:
     """The ways of one host's messages."""
 
     def __init__(
         self,
-        sharing: Sharing,
+        distribution: Distribution,
         fabric: Fabric,
         methods: Methods,
         view: ClusterView,
@@ -74,7 +74,7 @@ class Ways:
     ) -> None:
         """`trouble` returns why a host is not connected; empty if it is."""
         self._trouble = trouble
-        self._sharing = sharing
+        self._distribution = distribution
         self._fabric = fabric
         self._methods = methods
         self._view = view
@@ -82,15 +82,15 @@ class Ways:
 
     # --- messages of MQTT and AMQP
 
-    def of_targets(self, targets: Targets) -> list[Way]:
+    def of_targets(self, targets: Targets) -> list[NextHop]:
         """Returns the ways to the other hosts among the targets of a topic."""
         remotes = [one.subscriber for one in targets.direct if isinstance(one.subscriber, RemoteHost)]
         own = self._fabric.host
-        deaf = [Way(own, (one.host,), NOTHING, why="it takes no messages") for one in remotes if one.deaf]
+        deaf = [NextHop(own, (one.host,), NOTHING, why="it takes no messages") for one in remotes if one.deaf]
         return [*deaf, *self._to({one.host for one in remotes if not one.deaf})]
 
-    def _to(self, hosts: Collection[int]) -> list[Way]:
-        events = self._sharing.events
+    def _to(self, hosts: Collection[int]) -> list[NextHop]:
+        events = self._distribution.events
         if events is None or not hosts:
             return []
         stream = events.sending.stream_in_use(hosts)
@@ -99,16 +99,16 @@ class Ways:
         why = "no stream goes to these hosts yet: the first message begins one"
         return [self._by_unicast(host, "", why) for host in sorted(hosts)]
 
-    def to_home(self, host: int, why: str) -> Way:
+    def to_home(self, host: int, why: str) -> NextHop:
         """Returns the way to the home of a queue, or to the leader of a partition."""
         if host == self._fabric.host:
-            return Way(host, (host,), LOCAL, why=why)
+            return NextHop(host, (host,), LOCAL, why=why)
         entry = self._view.host(host)
-        return Way(self._fabric.host, (host,), CHANNEL, entry.address if entry is not None else "", why=why)
+        return NextHop(self._fabric.host, (host,), CHANNEL, entry.address if entry is not None else "", why=why)
 
     # --- topics
 
-    async def of_topic(self, topic: Topic) -> list[Way]:
+    async def of_topic(self, topic: Topic) -> list[NextHop]:
         """Returns the ways to the leaders of the topic's partitions, and from there on."""
         led: dict[int, list[str]] = {}
         for index in range(topic.partitions):
@@ -119,32 +119,32 @@ class Ways:
         further = await asyncio.gather(*[self._from(leader, topic.name) for leader in sorted(led)])
         return [*first, *[way for ways in further for way in ways]]
 
-    async def _from(self, leader: int, topic: str) -> list[Way]:
+    async def _from(self, leader: int, topic: str) -> list[NextHop]:
         if leader == self._fabric.host:
             return self.of_led(topic)
         try:
-            return (await self._methods.ask(leader, WAYS, WaysRequest(topic), _SECONDS))[0]
+            return (await self._methods.ask(leader, WAYS, NextHopsRequest(topic), _SECONDS))[0]
         except TreecastError as error:
-            return [Way(leader, (), NOTHING, why=f"the leader does not answer: {error}")]
+            return [NextHop(leader, (), NOTHING, why=f"the leader does not answer: {error}")]
 
-    def _asked(self, host: int, request: WaysRequest, body: memoryview) -> tuple[list[Way], Buffer]:
+    def _asked(self, host: int, request: NextHopsRequest, body: memoryview) -> tuple[list[NextHop], Buffer]:
         return self.of_led(request.topic), b""
 
-    def of_led(self, topic: str) -> list[Way]:
+    def of_led(self, topic: str) -> list[NextHop]:
         """Returns the ways of records from the partitions that this host leads."""
-        leading = self._sharing.partitions.leading
+        leading = self._distribution.partitions.leading
         if leading is None:
             raise TreecastError(Fault.NOT_LEADER, "this host leads no partitions")
         return [way for stream in leading.of_topic(topic) for way in self._of(stream)]
 
     # --- streams
 
-    def _of(self, stream: Carried) -> list[Way]:
+    def _of(self, stream: Carried) -> list[NextHop]:
         origin = stream.origin
         short = why_short(origin, self._fabric, self._name)
         doubted = {peer.host for peer in origin.peers() if peer.doubted}
         found = [
-            Way(
+            NextHop(
                 origin.key[0],
                 copy.hosts,
                 carrier,
@@ -159,7 +159,7 @@ class Ways:
 
     def _why(self, stream: Carried, carrier: str, hosts: Collection[int], doubted: set[int]) -> str:
         if carrier == UNICAST:
-            return self._sharing.choice.why_unicast(stream, next(iter(hosts)))
+            return self._distribution.choice.why_unicast(stream, next(iter(hosts)))
         names = sorted([self._name(host) for host in hosts if host in doubted])
         return f"nothing of it arrives at {', '.join(names)} now: unicast, if that lasts" if names else ""
 
@@ -167,7 +167,7 @@ class Ways:
         entry = self._view.host(host)
         return entry.name if entry is not None else f"host {host}"
 
-    def _not_live(self, stream: Carried) -> Iterable[Way]:
+    def _not_live(self, stream: Carried) -> Iterable[NextHop]:
         in_vain = stream.origin.in_vain
         for peer in stream.origin.peers():
             if peer.state is PeerState.CATCHING_UP:
@@ -177,12 +177,12 @@ class Ways:
             elif peer.state is PeerState.SILENT:
                 own, name = stream.origin.key[0], stream.origin.name
                 why = "; ".join(filter(None, (f"it {peer.state.value}", self._trouble(peer.host))))
-                yield Way(own, (peer.host,), NOTHING, stream=name, why=why)
+                yield NextHop(own, (peer.host,), NOTHING, stream=name, why=why)
 
-    def _by_unicast(self, host: int, stream: str, why: str) -> Way:
+    def _by_unicast(self, host: int, stream: str, why: str) -> NextHop:
         own = self._fabric.host
         (copy,) = self._fabric.carriers.copies(UNICAST_NUMBER, (own, 0, 0), 0, [host])
-        return Way(own, (host,), UNICAST, copy.address, stream, 0, why)
+        return NextHop(own, (host,), UNICAST, copy.address, stream, 0, why)
 
 
 def _leads(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""`Sharing`: interest, carrier choice and event streams of a host, as one `cluster.Life`."""
+"""`Distribution`: interest, carrier choice and event streams of a host, as one `cluster.Life`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treecast.middleware.model.wishes import Wish
 from .carrier_choice import CarrierChoice
 from .carrier_group import CarrierSettings
 from .interest import Interest, InterestSettings
-from .link import Link
+from .coordinator_link import CoordinatorLink
 from .partitions.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class HostListener(Protocol):
     def host_down(self, host: int) -> None: ...
 
 
-class Sharing:
+class Distribution:
     """Passes `host_up` and `host_down` on to its parts and to `partitions`."""
 
     def __init__(
         self,
-        link: Link,
+        link: CoordinatorLink,
         methods: Methods,
         fabric: Fabric,
         partitions: Replicas,

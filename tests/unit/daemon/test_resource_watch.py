@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.daemon import room
-from treecast.middleware.daemon.room import (
+from treecast.middleware.daemon.resource_watch import (
     AHEAD,
     PROBE_BYTES,
     Descriptors,
@@ -20,7 +20,7 @@ from treecast.middleware.daemon.room import (
     refusal_of,
     space_of,
 )
-from treecast.middleware.daemon.troubles import (
+from treecast.middleware.daemon.resource_problems import (
     COORDINATOR,
     DAEMON,
     RARELY,

@@ -1,7 +1,7 @@
 """Limits repeated log lines about a disk that refuses: many operations fail, each again and again.
 
-`room.RoomWatch` reports the cause in one line. Of each log statement about a consequence, one line is logged
-in a while, with the number left out since then and without a traceback, because the daemon itself is not at
+`resource_watch.RoomWatch` reports the cause in one line. Of each log statement about a consequence, one line is
+logged in a while, with the number left out since then and without a traceback, as the daemon itself is not at
 fault.
 """
 
