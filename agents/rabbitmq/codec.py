@@ -37,7 +37,7 @@ def names_of(exchange: bytes, key: bytes) -> bytes:
 
 
 def packets_of(topic: bytes, names: bytes, data: bytes, hop: bytes) -> bytes:
-    """Returns the messages of `data`, in the layout of `shims.amqp.codec_content`, as publishes.
+    """Returns the messages of `data`, in the layout of `shims.amqp.codec_publish`, as publishes.
 
     `hop`: the field that is added to the headers of each; empty: they have it already.
     """

@@ -42,10 +42,8 @@ def prepare(batches: memoryview, max_bytes: int, codec: Compression | None) -> P
         raise error.with_traceback(None) from None
 
 
-def is_heavy(headers: Sequence[BatchHeader], codec: Compression | None) -> bool:
+def is_heavy(headers: Sequence[BatchHeader], codec: Compression) -> bool:
     """Whether the compression of deeply checked batches takes too long for the loop."""
-    if codec is None:
-        return False
     return sum(one.record_bytes for one in headers if one.compression != codec) > RECOMPRESS_AT_ONCE
 
 
@@ -58,24 +56,20 @@ class _Waiting:
 
 
 class HeavyAppends:
-    """The heavy appends of one partition, and those behind them. All calls come from the loop."""
+    """The heavy appends of one partition, and those behind them. All calls come from the loop. While one is
+    prepared, or some are behind it, a new append has to wait."""
 
     def __init__(self, apart: Apart) -> None:
         self._apart = apart
-        self._preparing = False
-        self._behind: deque[_Waiting] = deque()
-
-    @property
-    def busy(self) -> bool:
-        """Whether a new append has to wait."""
-        return self._preparing or bool(self._behind)
+        self.preparing = False
+        self.behind: deque[_Waiting] = deque()
 
     def prepare(
         self, work: Callable[[], Prepared], append: Callable[[memoryview, list[BatchHeader]], Outcome]
     ) -> Future[Appended]:
         """Runs `work` on the thread, then `append` on the loop."""
         prepared = self._apart.apart(work)
-        self._preparing = True
+        self.preparing = True
         answer: Future[Appended] = get_running_loop().create_future()
         prepared.add_done_callback(partial(self._prepared, append, answer))
         return answer
@@ -83,7 +77,7 @@ class HeavyAppends:
     def wait(self, again: Callable[[], Outcome]) -> Future[Appended]:
         """Calls `again` when the earlier appends are over. It may be heavy itself."""
         answer: Future[Appended] = get_running_loop().create_future()
-        self._behind.append(_Waiting(again, answer))
+        self.behind.append(_Waiting(again, answer))
         return answer
 
     def _prepared(
@@ -92,10 +86,10 @@ class HeavyAppends:
         answer: Future[Appended],
         prepared: Future[Prepared],
     ) -> None:
-        self._preparing = False
+        self.preparing = False
         settle(answer, partial(_append, append, prepared))
-        while self._behind and not self._preparing:
-            one = self._behind.popleft()
+        while self.behind and not self.preparing:
+            one = self.behind.popleft()
             settle(one.answer, one.again)
 
 

@@ -323,7 +323,7 @@ class LocalPartition(LogPartition):
     @property
     def waits(self) -> bool:
         """Whether a new append has to wait for an earlier one that a thread prepares."""
-        return self._heavy.busy
+        return self._heavy.preparing or len(self._heavy.behind) > 0
 
     def append(
         self, batches: memoryview, acks: int, transactional_id: str | None
@@ -332,7 +332,8 @@ class LocalPartition(LogPartition):
 
         Several batches of which one is too heavy for the loop are refused: each has to be appended alone.
         """
-        if self._heavy.busy:
+        heavy = self._heavy
+        if heavy.preparing or heavy.behind:
             return self._append_behind(batches, acks, transactional_id)
         return self._append_now(batches, acks, transactional_id)
 
@@ -343,7 +344,8 @@ class LocalPartition(LogPartition):
             headers = check_batches(batches, self._max_bytes, at_once=AT_ONCE)
         except Unfinished:
             headers = None
-        if headers is None or is_heavy(headers, self._compression):
+        codec = self._compression
+        if headers is None or (codec is not None and is_heavy(headers, codec)):
             return self._append_prepared(batches, acks, transactional_id)
         return self._append_checked(batches, headers, acks, transactional_id)
 

@@ -20,7 +20,7 @@ Pure: the edge (`pubsub_host.LoopEdge`) calls back in the next loop iteration an
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import partial
 from typing import Final, Protocol
 
@@ -29,9 +29,15 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Store(Protocol):
-    """A store that is written when a turn ends: a journal. `error`: the reason of its last refusal."""
+    """A store that is written when a turn ends: a journal.
+
+    `error`: the reason of its last refusal. `failing`: it persists. `pending`: what holds changes that are
+    not written; if all are empty, there are none.
+    """
 
     error: str
+    failing: bool
+    pending: tuple[Sized, ...]
     unsynced: bool  # something was written and not yet forced to disk
 
     @property
@@ -209,7 +215,7 @@ class Turn:
         for departures in self._departures:
             if departures.waiting:
                 departures.place()
-        refused = next((store for store in self._stores if not store.flush()), None)
+        refused = self._store()
         speakers: list[Speaker] = [*self._asked, *self._speakers]
         self._asked = {}
         self._gathered = [speaker for speaker in speakers if self._gathers(speaker)]
@@ -222,6 +228,14 @@ class Turn:
             self._force(unsynced, self._forced)
         else:
             self._say()
+
+    def _store(self) -> Store | None:
+        """Writes the stores in order, up to the first that refuses. Returns that one."""
+        for store in self._stores:
+            # Most turns change one store: the others are not even asked.
+            if (store.failing or any(store.pending)) and not store.flush():
+                return store
+        return None
 
     def _forced(self, error: str) -> None:
         asked = self._step(TurnEvent.FORCED) is _FA
@@ -308,3 +322,37 @@ class Turn:
         refused."""
         if self.state is _R:
             self.end()
+
+
+class StoredWaits:
+    """Tells its callers whether the turn has stored their changes. Implements `Speaker`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._waiting: list[Callable[[bool], None]] = []
+        self._gathered: list[Callable[[bool], None]] = []
+
+    def then(self, told: Callable[[bool], None]) -> None:
+        """Calls `told` at the end of the turn with whether all of it is stored, or with False at `close`."""
+        self._waiting.append(told)
+        self._turn.ask(self)
+
+    def gather(self) -> None:
+        self._gathered, self._waiting = self._gathered + self._waiting, []
+
+    def say(self) -> None:
+        self._tell(True)
+
+    def refuse(self) -> None:
+        self._tell(False)
+
+    def _tell(self, stored: bool) -> None:
+        gathered, self._gathered = self._gathered, []
+        for told in gathered:
+            told(stored)
+
+    def close(self) -> None:
+        """Leaves the turn. All who wait are told that their changes are not stored."""
+        self._turn.remove_speaker(self)
+        self.gather()
+        self._tell(False)

@@ -13,8 +13,8 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
 from . import logs, tuning
-from .notify import Notifier
 from .file_permissions import keep_private
+from .notify import Notifier
 from .run import FAILED, Signals, say
 from .settings import LogFormat, LogLevel, Settings
 

@@ -29,15 +29,15 @@ from treecast.middleware.storage.disk import make_directory
 
 from . import logs, tuning
 from .config import Loaded
+from .file_permissions import keep_private, tighten
 from .listener_addresses import ListenerAddresses
 from .listeners import StartError, check_free
 from .notify import Notifier
-from .file_permissions import keep_private, tighten
+from .resource_problems import COORDINATOR
 from .resource_watch import RoomWatch, kept_of
 from .run import FAILED, Signals, say
 from .settings import STORE, Settings
 from .tokens import given_token, keep_token, kept_token
-from .resource_problems import COORDINATOR
 from .view import view_process
 
 # The daemon's settings that apply to a coordinator.

@@ -28,10 +28,10 @@ from .control import ControlServer
 from .explain import Explanation
 from .faces import FACES, FaceKind, listeners, shown, wanted
 from .faces.context import FaceContext
+from .file_permissions import tighten
 from .guard import Guard, descriptors_left, process_shares
 from .listeners import StartError, bound_address, check_free, listen, listen_unix
 from .notify import Notifier
-from .file_permissions import tighten
 from .resource_watch import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import STORE, Settings, TelemetryNames

@@ -1,8 +1,8 @@
 """Limits repeated log lines about a disk that refuses: many operations fail, each again and again.
 
-`resource_watch.RoomWatch` reports the cause in one line. Of each log statement about a consequence, one line is
-logged in a while, with the number left out since then and without a traceback, as the daemon itself is not at
-fault.
+`resource_watch.RoomWatch` reports the cause in one line. Of each log statement about a consequence, one line
+is logged in a while, with the number left out since then and without a traceback, because the daemon itself
+is not at fault.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ The descriptors of a process are divided so that no listener can use up those of
 
     files | admin | control | faces
 
-`files` are those that `resource_watch` reserves, and an eighth of all for logs. The admin and control addresses have a
-share of their own, and no more; what is left belongs to the faces together, which are therefore turned away
-before the other two.
+`files` are those that `resource_watch` reserves, and an eighth of all for logs. The admin and control
+addresses have a share of their own, and no more; what is left belongs to the faces together, which are
+therefore turned away before the other two.
 """
 
 from __future__ import annotations

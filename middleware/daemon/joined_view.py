@@ -18,10 +18,10 @@ from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.carrier_troubles import sentences
 from treecast.middleware.relay.coordinator_link import called
+from treecast.middleware.relay.next_hops import NextHops
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.path_troubles import path_troubles
 from treecast.middleware.relay.view_store import ViewStore
-from treecast.middleware.relay.next_hops import NextHops
 
 from .joining import Joining
 from .status import CoordinatorCounts

@@ -18,8 +18,8 @@ from treecast.middleware.api.copies import copies_per_payload
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
-from .status import CoordinatorCounts
 from .resource_problems import Troubles
+from .status import CoordinatorCounts
 from .view import GroupView, Listing, ProcessView
 
 

@@ -13,8 +13,8 @@ from treecast.middleware.model.logs import Log
 from . import logs, tuning
 from .config import Loaded
 from .daemon import Daemon
-from .listeners import StartError
 from .file_permissions import keep_private
+from .listeners import StartError
 
 _log = Log(__name__)
 FAILED = 1

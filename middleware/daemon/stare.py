@@ -55,7 +55,12 @@ class JoinedStare:
     """STARE on a host of a cluster. Requires a started relay, whose channels carry its calls."""
 
     def __init__(
-        self, cluster: RelayCluster, link: CoordinatorLink, counters: Counters, run: int, fabric: FabricSettings
+        self,
+        cluster: RelayCluster,
+        link: CoordinatorLink,
+        counters: Counters,
+        run: int,
+        fabric: FabricSettings,
     ) -> None:
         self._link = link
         self._view = link.view

@@ -16,8 +16,8 @@ from treecast.middleware.model.counters import Counters, FaceCounters
 from treecast.shims.face import OpenListener, Pages
 
 from .compiled import compiled_modules, why_interpreted
-from .settings import Settings
 from .resource_problems import Troubles
+from .settings import Settings
 from .view import TopicView, view_process, view_topics
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ Callback = Callable[[], None]
 class WorkBudget:
     """The budget of one host. A callback of the loop begins the next pass, as with `Ration`."""
 
-    __slots__ = ("_begun", "_clock", "_ends", "_grace", "_seconds", "_serves", "_soon", "_waiting")
+    __slots__ = ("_begun", "_ends", "_grace", "_seconds", "_serves", "_soon", "_waiting", "now")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class WorkBudget:
         grace: float = GRACE,
     ) -> None:
         """`clock`: seconds. `soon`: calls its argument in the next pass of the loop."""
-        self._clock = clock
+        self.now = clock  # read in place: it is asked for each chunk
         self._soon = soon
         self._seconds = seconds
         self._grace = grace
@@ -51,15 +51,12 @@ class WorkBudget:
         if not self._begun:
             self._begin()
             return False
-        return self._clock() >= self._ends
-
-    def now(self) -> float:
-        return self._clock()
+        return self.now() >= self._ends
 
     def spent_since(self, began: float) -> bool:
         """As `spent`, for work that began at `began`; never in the first moment of it, so that usual requests
         do not wait behind costly ones."""
-        return self._clock() - began > self._grace and self.spent()
+        return self.now() - began > self._grace and self.spent()
 
     def later(self, work: Callback, alone: bool = False) -> None:
         """Calls `work` when its turn has come, in a later pass of the loop. `alone`: it only wakes somebody,
@@ -70,7 +67,7 @@ class WorkBudget:
 
     def _begin(self) -> None:
         self._begun = True
-        self._ends = self._clock() + self._seconds
+        self._ends = self.now() + self._seconds
         self._soon(self._renew)
 
     def _renew(self) -> None:
@@ -89,7 +86,7 @@ class WorkBudget:
         for _ in range(len(self._waiting)):  # those who come back wait for the next pass
             work, alone = self._waiting.popleft()
             work()
-            if alone or self._clock() >= self._ends:
+            if alone or self.now() >= self._ends:
                 return
 
 

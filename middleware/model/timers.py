@@ -32,7 +32,7 @@ class Due(Generic[K]):
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
         self._entries: dict[int, tuple[float, K]] = {}  # by place
-        self._places: dict[K, int] = {}
+        self.places: dict[K, int] = {}  # of all keys that have a time
         self._count = 0
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Due(Generic[K]):
 
     def time_of(self, key: K) -> float:
         """Returns the key's time; infinity if it has none."""
-        place = self._places.get(key, 0)
+        place = self.places.get(key, 0)
         return self._entries[place][0] if place else NEVER
 
     def next(self) -> float:
@@ -52,14 +52,14 @@ class Due(Generic[K]):
     def pop(self) -> K:
         """Removes the earliest key, and returns it. `next` must have found one."""
         key = self._entries.pop(heapq.heappop(self._heap)[1])[1]
-        del self._places[key]
+        del self.places[key]
         return key
 
     def put(self, key: K, at: float) -> None:
         """Gives the key the time `at`, in place of an earlier one."""
         self.discard(key)
         self._count += 1
-        self._places[key] = self._count
+        self.places[key] = self._count
         self._entries[self._count] = (at, key)
         heapq.heappush(self._heap, (at, self._count))
         if len(self._heap) > 2 * len(self._entries) + _SPARE:
@@ -67,7 +67,7 @@ class Due(Generic[K]):
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> None:
-        place = self._places.pop(key, 0)
+        place = self.places.pop(key, 0)
         if place:
             del self._entries[place]
 

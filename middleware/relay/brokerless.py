@@ -44,9 +44,9 @@ from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, count_by_clock, take_run
 from .carrier_group import CarrierSettings
+from .coordinator_link import CoordinatorLink
 from .events.ports import EventSettings
 from .fabric_host import FabricHost
-from .coordinator_link import CoordinatorLink
 from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas

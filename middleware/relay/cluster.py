@@ -16,13 +16,13 @@ from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 from treecast.middleware.storage.tables import Tables
 
+from .distribution import Distribution
 from .events.events import Events
 from .neighbours import Neighbours
+from .next_hops import NextHops
 from .partitions.operator import Operator
 from .queues.known import KnownDefinitions
 from .queues.links import QueueLinks
-from .distribution import Distribution
-from .next_hops import NextHops
 
 T = TypeVar("T")
 

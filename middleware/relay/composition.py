@@ -15,11 +15,12 @@ from treecast.middleware.storage.tables import Change
 from .applications import ApplicationNews
 from .carrier_group import CarrierSettings
 from .cluster import RelayCluster
+from .coordinator_link import CoordinatorLink
 from .definitions import RelayDefinitions
 from .fabric_host import FabricHost
 from .homes import Homes, LinkCoordinator
-from .coordinator_link import CoordinatorLink
 from .neighbours import Endpoint, Neighbours
+from .next_hops import NextHops
 from .partitions.doubts import Doubts
 from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
@@ -27,7 +28,6 @@ from .partitions.relay_partitions import RelayPartitions
 from .queues.known import KnownDefinitions
 from .queues.links import QueueLinks
 from .view_store import ViewStore
-from .next_hops import NextHops
 
 _log = Log(__name__)
 
@@ -87,7 +87,9 @@ class Adoption:
 class Opening:
     """The first life: loads the stored view, hands over the host's own topics and opens led partitions."""
 
-    def __init__(self, parts: LocalParts, link: CoordinatorLink, definitions: RelayDefinitions, doubts: Doubts) -> None:
+    def __init__(
+        self, parts: LocalParts, link: CoordinatorLink, definitions: RelayDefinitions, doubts: Doubts
+    ) -> None:
         self._doubts = doubts
         self._parts = parts
         self._link = link

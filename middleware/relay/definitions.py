@@ -24,8 +24,8 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_new_kafka_name
 
-from .homes.outside import OwnersElsewhere
 from .coordinator_link import SEEN_SECONDS, CoordinatorLink
+from .homes.outside import OwnersElsewhere
 
 _log = Log(__name__)
 

@@ -15,8 +15,8 @@ from treecast.middleware.model.wishes import Wish
 
 from .carrier_choice import CarrierChoice
 from .carrier_group import CarrierSettings
-from .interest import Interest, InterestSettings
 from .coordinator_link import CoordinatorLink
+from .interest import Interest, InterestSettings
 from .partitions.replicas import Replicas
 
 if TYPE_CHECKING:

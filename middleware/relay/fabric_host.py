@@ -18,14 +18,14 @@ from treecast.middleware.model.counters import Counters
 
 from .carrier_group import CarrierSettings
 from .cluster import Life
+from .coordinator_link import CoordinatorLink
+from .distribution import Distribution
 from .events.events import Events
 from .events.ports import EventSettings
 from .events.shares import LinkHomes
 from .interest import InterestSettings
-from .coordinator_link import CoordinatorLink
 from .neighbours import ChannelLife, FabricLife, Neighbours
 from .partitions.replicas import OwnParts, Replicas
-from .distribution import Distribution
 
 
 class FabricHostParts(OwnParts, Protocol):
@@ -60,7 +60,9 @@ class FabricHost:
         self.link = link
         self.neighbours = neighbours
         self.replicas = replicas
-        self.distribution = Distribution(link, methods, fabric, replicas, InterestSettings(), carriers, counters.relay)
+        self.distribution = Distribution(
+            link, methods, fabric, replicas, InterestSettings(), carriers, counters.relay
+        )
         self.events = Events(
             parts.pubsub.hub,
             parts.pubsub.turn,

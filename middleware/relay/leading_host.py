@@ -20,8 +20,8 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import TopicId, TopicPartition
 
 from .brokerless import BrokerlessHost, FabricHostSettings, OwnHost, ViewTopics
-from .homes.outside import OwnerHomes, register_homes
 from .coordinator_link import called
+from .homes.outside import OwnerHomes, register_homes
 from .neighbours import Neighbours
 from .partitions.accounts import Accounts
 from .partitions.leading import Leading, Led

@@ -24,9 +24,9 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .carrier_choice import Carried
+from .distribution import Distribution
 from .events.sending import RemoteHost
 from .path_troubles import why_short
-from .distribution import Distribution
 from .view import ClusterView
 
 LOCAL: Final = "local"
@@ -104,7 +104,9 @@ class NextHops:
         if host == self._fabric.host:
             return NextHop(host, (host,), LOCAL, why=why)
         entry = self._view.host(host)
-        return NextHop(self._fabric.host, (host,), CHANNEL, entry.address if entry is not None else "", why=why)
+        return NextHop(
+            self._fabric.host, (host,), CHANNEL, entry.address if entry is not None else "", why=why
+        )
 
     # --- topics
 

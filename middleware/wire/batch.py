@@ -293,7 +293,7 @@ def check_batches(
         header = _check_structure(data, position, max_batch_bytes, summed)
         _check_claims(header)
         if deep:
-            _check_records(data, position, header, most_uncompressed(max_batch_bytes), at_once)
+            _check_records(data, position, header, max_batch_bytes, at_once)
         headers.append(header)
         position += header.size
     if not headers:
@@ -359,13 +359,15 @@ def _check_claims(header: BatchHeader) -> None:
         raise TreecastError(Fault.INVALID_RECORD, "a transactional batch names no producer")
 
 
-def _check_records(data: memoryview, position: int, header: BatchHeader, limit: int, at_once: int) -> None:
+def _check_records(data: memoryview, position: int, header: BatchHeader, most: int, at_once: int) -> None:
+    """`most`: the largest batch, in bytes."""
     start = position + HEADER_SIZE
     payload = data[start : position + header.size]
     records: bytes
     if header.compression == 0:
         records = bytes(payload)
     else:
+        limit = most_uncompressed(most)
         records = decompress(Compression(header.compression), payload, limit, at_once)
         if limit // RECORD_BYTES < header.count <= len(records) // _SMALLEST_RECORD:
             raise TreecastError(

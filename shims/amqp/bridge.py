@@ -22,7 +22,7 @@ from treecast.middleware.model.wishes import ANY, REST, Wish
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
 
 from . import records
-from .session_messages import FORMAT
+from .codec_publish import FORMAT
 
 EXCHANGE: Final = b"amq.topic"
 _REMEMBERED: Final = 10_000  # cached topic names

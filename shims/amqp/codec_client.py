@@ -3,7 +3,7 @@
     basic.deliver: consumer tag | delivery tag (8) | redelivered (1) | exchange | key
     basic.publish: ticket 0 (2) | exchange | key | mandatory, immediate (1)
 
-Both use the layout of runs of `codec_content`. A run of deliveries has one channel, consumer, exchange and
+Both use the layout of runs of `codec_publish`. A run of deliveries has one channel, consumer, exchange and
 key, and delivery tags that follow one another.
 """
 
@@ -16,8 +16,8 @@ from mypy_extensions import i16, i64
 
 from . import codec
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, METHOD, frame, short
-from .codec_content import CONTENT_HEAD, ContentScan
 from .codec_deliver import write_content
+from .codec_publish import CONTENT_HEAD, ContentScan
 
 _LAYOUT_HEAD: Final = 8
 

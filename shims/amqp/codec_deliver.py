@@ -24,6 +24,8 @@ class Destination:
         self.channel = channel
         self.piece = frame_max - FRAME_OVERHEAD  # maximum payload of a body frame
         self.head = codec.DELIVER.to_bytes(4, "big") + short(tag)
+        self.exchange = self.key = b""  # of the last part, which is often that of the next
+        self.names = short(b"") + short(b"")
 
 
 def write_deliveries(
@@ -36,7 +38,9 @@ def write_deliveries(
     key: bytes,
 ) -> None:
     """Writes each message of `data`, in the layout of a run, with delivery tags from `first` on."""
-    names = bytes((redelivered,)) + short(exchange) + short(key)
+    if key != to.key or exchange != to.exchange:
+        to.exchange, to.key, to.names = exchange, key, short(exchange) + short(key)
+    names = bytes((redelivered,)) + to.names
     size: i64 = len(to.head) + 8 + len(names)
     channel = i16(to.channel)
     piece: i64 = to.piece

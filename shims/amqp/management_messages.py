@@ -18,11 +18,12 @@ from treecast.middleware.model.rights import IMPERSONATOR
 from .codec import BASIC, AmqpError
 from .codec_methods import write_table
 from .codec_properties import HEADERS_BIT, joined, values
+from .codec_publish import FORMAT
 from .management_call import Call, Problem, Response, bad_request, number_of, table_of, text_of
 from .management_changes import Changes
 from .management_definitions import Document, shown_table, shown_value
 from .session_consuming import shown_data
-from .session_messages import FORMAT, single
+from .session_messages import single
 
 _MOST: Final = 100_000  # messages per call
 _HEADER: Final = bytes((0, BASIC)) + bytes(10)  # class, weight and size, which precede the properties

@@ -34,7 +34,7 @@ from .codec_properties import (
     table_of,
     values,
 )
-from .session_messages import FORMAT
+from .codec_publish import FORMAT
 
 EXCHANGE: Final = "amqp.exchange"
 _KEY: Final = "amqp.key"

@@ -20,6 +20,7 @@ from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
 
 from .connection import Connection
+from .counting import AmqpCounting
 from .session import Session
 from .session_host import AmqpHost
 
@@ -146,7 +147,7 @@ class AmqpFace:
         """Implements `broker.Speaker`: collects the output that waits for this turn."""
         bound, self._bound = self._bound, []
         self._gathered = [Gathered(connection) for connection in bound]
-        self.host.counting.fold(self.counters)
+        _fold(self.host.counting, self.counters)
 
     def say(self) -> None:
         """Writes the gathered output after the turn was stored."""
@@ -263,6 +264,21 @@ class AmqpFace:
             self._errors.count(DISK_REFUSES)
         else:
             self._errors.add(self.loop.time(), reason.partition(" - ")[0][:60], connection.peer, reason)
+
+
+def _fold(counts: AmqpCounting, into: FaceCounters) -> None:
+    """Adds the counts of sessions to those that metrics read, and resets them."""
+    into.bytes_in += counts.bytes_in
+    into.bytes_out += counts.bytes_out
+    requests = into.requests
+    for method, count in (("Basic.Publish", counts.publishes), ("Basic.Ack", counts.acks)):
+        if count:
+            requests[method] = requests.get(method, 0) + count
+    counts.bytes_in = counts.bytes_out = counts.publishes = counts.acks = 0
+    if counts.others:
+        for method, count in counts.others.items():
+            requests[method] = requests.get(method, 0) + count
+        counts.others = {}
 
 
 def _none() -> str:

@@ -25,10 +25,9 @@ from treecast.shims.log_ins import Outcome
 from . import codec, session_table
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
 from .codec_methods import read_method
-from .codec_publish import PublishScan, publish_fields
+from .codec_publish import PublishScan, publish_fields, run_of
 from .session_channels import Channel, Channels
 from .session_host import AmqpHost
-from .session_messages import run_of
 from .session_opening import Heartbeats, Opening
 from .session_state import ConnectionState
 from .session_waiting import UNPLUGGED, Answered, Edge
@@ -100,7 +99,7 @@ class Session:
             # After a violation, frame borders cannot be trusted: the rest of the chunk is thrown away.
             used = len(data)
         finally:
-            self.channels.settle_up(now)
+            self._settle_up(now)
         if used < len(data) and self.state.phase != session_table.CLOSED:
             self._partial = bytearray(data[used:] if used else data)
 
@@ -272,6 +271,16 @@ class Session:
         else:
             self.channels.on_method(number, channel, method, now)
 
+    def _settle_up(self, now: float) -> None:
+        """Does the work that is needed only once per chunk: pumps queues and writes confirms."""
+        state = self.state
+        if state.unpumped:
+            state.pump(now)
+        if state.unconfirmed:
+            for confirms in state.unconfirmed.values():
+                confirms.write()
+            state.unconfirmed = {}
+
     # --- what comes from elsewhere than the socket
 
     def rest(self) -> None:
@@ -320,7 +329,7 @@ class Session:
             self.fail(error, now)
             return True
         finally:
-            self.channels.settle_up(now)
+            self._settle_up(now)
 
     def resume(self, now: float) -> None:
         """Delivers from the queues again after the output has room."""
@@ -350,7 +359,7 @@ class Session:
             self.close(now, f"user '{state.user}' is deleted")
             return
         self.channels.review(now)
-        self.channels.settle_up(now)
+        self._settle_up(now)
 
     def fail(self, error: AmqpError, now: float) -> None:
         """Closes the connection with the reason."""
@@ -375,4 +384,4 @@ class Session:
         if self.state.phase != session_table.CLOSED:
             self.state.end()
             self.channels.release_all(now)
-            self.channels.settle_up(now)
+            self._settle_up(now)

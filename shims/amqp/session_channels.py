@@ -197,15 +197,6 @@ class Channels:
 
     # --- all of them
 
-    def settle_up(self, now: float) -> None:
-        """Does the work that is needed only once per chunk: pumps queues and writes confirms."""
-        connection = self._connection
-        connection.pump(now)
-        if connection.unconfirmed:
-            for confirms in connection.unconfirmed.values():
-                confirms.write()
-            connection.unconfirmed = {}
-
     def forget_permissions(self) -> None:
         """Has rights looked up again: the user has a new secret."""
         for channel in self.by_number.values():

@@ -68,7 +68,12 @@ class ChannelConsumer(Consumer):
         return self.prefetch - self.unsettled if self.prefetch else _ANY
 
     def take(self, part: Part) -> None:
-        first = self._settling.given(part, self.queue, self, self.no_ack)
+        settling = self._settling
+        first = settling.next_tag
+        if self.no_ack:  # it takes tags, and nothing of it is ever settled
+            settling.next_tag = first + part.count
+        else:
+            settling.given(part, self.queue, self, False)
         run = part.run
         assert run is not None
         codec_deliver.write_deliveries(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -15,29 +14,17 @@ from .codec_properties import (
     EXPIRATION_BIT,
     HEADERS_BIT,
     REPLY_TO_BIT,
-    Seen,
     fields,
     joined,
     look,
     table_of,
     values,
 )
+from .codec_publish import run_of
 
-FORMAT: Final = 1  # `Run.format` for properties in AMQP 0-9-1 encoding
 REPLY_TO: Final = b"amq.rabbitmq.reply-to"
-_LONGEST_MS: Final = 315_360_000_000
 _MOST: Final = 0xFFFF  # further keys, and bytes of one
-_WHOLE: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 _OURS: Final = (b"x-death", b"x-first-death-", b"x-last-death-", b"x-delivery-count")
-
-
-def run_of(exchange: bytes, key: bytes, data: bytes, count: int, size: int, seen: Seen) -> Run:
-    """Creates a run of similar messages. Raises PRECONDITION_FAILED for an invalid expiration."""
-    run = Run(
-        exchange, key, data, count, size, seen.persistent, seen.priority, _milliseconds(seen.expiration)
-    )
-    run.format = FORMAT
-    return run
 
 
 def single(
@@ -62,15 +49,6 @@ def single(
     run = run_of(exchange, key, message(properties, body), 1, len(body), seen)
     run.copies, run.hidden_copies = copies, hidden
     return run
-
-
-def _milliseconds(expiration: bytes | None) -> int:
-    if expiration is None:
-        return -1
-    if not _WHOLE.fullmatch(expiration) or not 0 <= int(expiration) <= _LONGEST_MS:
-        given = expiration.decode(errors="replace")
-        raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{given}'", PUBLISH)
-    return int(expiration)
 
 
 def _with_reply(properties: bytes, reply: bytes) -> bytes:

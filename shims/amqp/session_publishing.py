@@ -47,23 +47,25 @@ class Publishing:
 
     def looks_at_headers(self, exchange: bytes) -> bool:
         """Whether the messages of a run must have the same headers."""
-        return self._vhost.looks_at_headers(exchange)
+        return exchange != b"" and self._vhost.looks_at_headers(exchange)
 
     def may_publish(self, exchange: bytes, flags: int) -> None:
         """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
         if flags & _IMMEDIATE:
             raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
-        # Looked up once per exchange, until rights change: `permitted` forgets all with a new version of
-        # them.
-        if not self._context.permitted(WRITE, exchange):
-            self._context.permit(needs.to_publish(self._vhost, exchange, ()))
-        self._vhost.may_publish(exchange)
+        # Looked up once per exchange, until rights change: `permit` forgets all with a new version of them.
+        context = self._context
+        if context.decided != context.host.access.version or (WRITE, exchange) not in context.granted:
+            context.permit(needs.to_publish(self._vhost, exchange, ()))
+        if exchange:  # clients always may publish to the default exchange
+            self._vhost.may_publish(exchange)
 
     def publish(self, run: Run, flags: int, now: float) -> None:
         """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""
-        topics = needs.of_topics(self._vhost, WRITE, run.exchange, run.keys)
-        if topics:
-            self._context.permit(topics)
+        if run.exchange:  # the default exchange has no topics
+            topics = needs.of_topics(self._vhost, WRITE, run.exchange, run.keys)
+            if topics:
+                self._context.permit(topics)
         mandatory = flags & _MANDATORY != 0
         if self._transaction.open:
             # Rights were checked when it was published. Whether it can be routed is decided at the commit.

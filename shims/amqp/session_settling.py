@@ -42,12 +42,12 @@ class Settling:
         self._context = context
         self._connection = context.connection
         self._transaction = transaction
-        self._next_tag = 1
+        self.next_tag = 1  # of the next delivery
 
     def given(self, part: Part, queue: AnyQueue, consumer: Consumer | None, no_ack: bool) -> int:
         """Assigns delivery tags to a part and returns the first. Tracks the part unless it is no-ack."""
-        first = self._next_tag
-        self._next_tag += part.count
+        first = self.next_tag
+        self.next_tag += part.count
         if not no_ack:
             self.unsettled.add(Given(first, part.count, 0, part, queue, consumer))
         return first

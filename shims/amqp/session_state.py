@@ -120,8 +120,8 @@ class ChannelContext:
         self.host = connection.host
         self.vhost = connection.vhost
         self.last_queue = b""  # the queue that an empty name refers to
-        self._permitted: set[tuple[str, bytes]] = set()  # rights on names, as of version `_decided`
-        self._decided = 0
+        self.granted: set[tuple[str, bytes]] = set()  # rights on names, as of version `decided`
+        self.decided = 0
 
     def send(self, method: base.Frame) -> None:
         self.output.send(self.number, method)
@@ -131,10 +131,10 @@ class ChannelContext:
     def permitted(self, right: str, name: bytes) -> bool:
         """Whether the user is known to have a right on an exchange or a queue."""
         version = self.host.access.version
-        if self._decided != version:
-            self._decided = version
-            self._permitted.clear()
-        return (right, name) in self._permitted
+        if self.decided != version:
+            self.decided = version
+            self.granted.clear()
+        return (right, name) in self.granted
 
     def permit(self, needs: Iterable[Need]) -> None:
         """Raises ACCESS_REFUSED if the user lacks a right that an operation needs."""
@@ -145,15 +145,15 @@ class ChannelContext:
             what, user = named(found), self.connection.user
             detail = f"{found.right} access to {what} in vhost '{vhost}' refused for user '{user}'"
             raise AmqpError(codec.ACCESS_REFUSED, detail)
-        if len(self._permitted) + len(asked) > _PERMITTED:
-            self._permitted.clear()
+        if len(self.granted) + len(asked) > _PERMITTED:
+            self.granted.clear()
         for need in asked:
             if need.kind != TOPIC:
-                self._permitted.add((need.right, need.name))
+                self.granted.add((need.right, need.name))
 
     def forget_permissions(self) -> None:
         """Clears the cache of rights: those of the user may be others with its new secret."""
-        self._permitted.clear()
+        self.granted.clear()
 
     # --- queues
 

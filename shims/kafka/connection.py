@@ -283,7 +283,7 @@ class Connection:
 
     def _serve(self, request: Request, more: bool = False) -> None:
         """Serves one request. `more`: other requests of the same chunk follow."""
-        if self._meter.counts:
+        if self._meter.quotas.any:
             self._count(request)
         try:
             answer = self._dispatcher.answer(self, request.frame, more)

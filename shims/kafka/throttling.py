@@ -26,13 +26,9 @@ class Meter:
 
     def __init__(self, identities: Identities) -> None:
         self.until = 0.0
+        self.quotas = identities.quotas
         self._allowance = Allowance(identities.quotas)
         self._spending: Spending | None = None  # of the last request: its answer counts there
-
-    @property
-    def counts(self) -> bool:
-        """Whether there are quotas at all."""
-        return self._allowance.quotas.any
 
     def request(self, frame: memoryview, principal: Principal, client_id: str, now: float) -> tuple[int, int]:
         """Counts a request before it is served. Returns its API key and version."""

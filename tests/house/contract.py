@@ -61,9 +61,9 @@ PURE_FILES = (
     "agents/common/bounds.py",
     "shims/amqp/management*.py",
     "shims/amqp/users.py",
-    *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),
-    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "frame_queue", "events", "settings")),
-    *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calling", "serving", "session")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "incoming")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("outgoing", "settings")),
+    *(f"middleware/fabric/channel/{name}.py" for name in ("greeting", "calls", "session")),
     *(f"middleware/fabric/stare/{name}.py" for name in ("settings", "timers", "subscriptions", "replica")),
     *(
         f"middleware/fabric/stare/{name}.py"
@@ -73,7 +73,7 @@ PURE_FILES = (
     "middleware/broker/access/*.py",
     "middleware/broker/groups/group.py",
     "middleware/broker/queues/[!bh]*.py",  # all except `block_store` and `host`
-    *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "block_codec", "headers")),
+    *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "headers")),
     *(
         f"middleware/control/{name}.py"
         for name in ("values", "commands", "cluster_state", "state", "decision")

@@ -24,6 +24,8 @@ ENDS: Final[tuple[Ends, ...]] = (
     (("shims/mqtt/", SOCKETS), ("middleware/fabric/", "shims/mqtt/", SOCKETS)),
     (("shims/amqp/", CHANNEL), (CHANNEL, "middleware/broker/queues/")),
 )
+# Files of each way that no change may exceed.
+LONGEST: Final = {"a Kafka record": 29, "an MQTT message of QoS 1": 33, "an AMQP message with a confirm": 33}
 FEWER: Final = 2  # files that a way may have less than the page says, before the page has to follow
 TRACES: Final = (4, 16, 64)
 
@@ -124,6 +126,11 @@ def test_the_page_tells_the_ways_of_messages(capsys: pytest.CaptureFixture[str])
         if not found:
             return
     raise AssertionError(found)
+
+
+def test_no_way_gets_longer_by_a_page_that_follows_it() -> None:
+    assert all(files <= LONGEST[way] for way, (files, _) in stated().items())
+    assert list(stated()) == list(LONGEST)
 
 
 def test_a_way_that_is_longer_or_shorter_than_the_page_says_is_found() -> None:

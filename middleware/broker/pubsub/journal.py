@@ -11,6 +11,7 @@ needed, that is rewritten at the end of the log.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -81,6 +82,9 @@ class Journal:
         self._handed_first = 0
         self._handed_count = 0
         self._passing: dict[tuple[int, int, int], None] = {}  # the streams of `passed` not yet written
+        self._rows: set[int] = set()  # the kinds of consecutive messages not yet written
+        # Changes leave a trace in one of these. All but `_out` are emptied, never replaced.
+        self.pending: tuple[Sized, ...] = (self._out, self._before, self._passing, self._rows)
         self._syncs = syncs
         # something was written and not yet forced to disk, perhaps by an earlier process
         self.unsynced = True
@@ -190,12 +194,14 @@ class Journal:
         self._handed_session = record.number
         self._handed_first = number
         self._handed_count = 1
+        self._rows.add(codec.HANDED)
 
     def _write_handed(self) -> None:
         if self._handed_count:
             put_entry(self._out, codec.HANDED, self._handed_session, self._handed_first)
             put(self._out, self._handed_count)
             self._handed_count = 0
+            self._rows.discard(codec.HANDED)
 
     def settled(self, record: Creditor, message: Message) -> None:
         """Records that the session acknowledged the message, or that the message was dropped."""
@@ -215,12 +221,14 @@ class Journal:
         self._done_session = record.number
         self._done_first = number
         self._done_count = count
+        self._rows.add(codec.DONE)
 
     def _write_done(self) -> None:
         if self._done_count:
             put_entry(self._out, codec.DONE, self._done_session, self._done_first)
             put(self._out, self._done_count)
             self._done_count = 0
+            self._rows.discard(codec.DONE)
 
     # --- other hosts
 
@@ -235,7 +243,7 @@ class Journal:
     def _write_passed(self) -> None:
         for stream in self._passing:
             put_passed(self._out, stream, self.passed.get(stream, 0))
-        self._passing = {}
+        self._passing.clear()
 
     # --- QoS 2
 
@@ -354,9 +362,10 @@ class Journal:
             return False
         self.failing = False
         self.unsynced = True
-        self._before = []
+        self._before.clear()
         if len(out) > _BLOCK:
             self._out = BytesWriter()
+            self.pending = (self._out, self._before, self._passing, self._rows)
         else:
             out.truncate(0)
         if self._segment.size > self._roll_at:

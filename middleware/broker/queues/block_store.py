@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -30,9 +30,8 @@ from treecast.middleware.storage.block_log import BlockLog, BlockSegment, SyncTi
 from treecast.middleware.storage.disk import Disk, refused
 from treecast.middleware.wire.crc import crc32c
 
-from . import block_codec
 from .journal import QueueJournal
-from .message import Run
+from .message import Run, decode_run, encode_run
 
 _HEAD: Final = struct.Struct(">II")
 _SIZE: Final = struct.Struct(">I")
@@ -69,6 +68,7 @@ class BlockStore:
         self._needless: list[BlockSegment] = []  # segments in which nothing is held
         self._leaving: list[BlockSegment] = []  # their entries about others have been rewritten
         self._syncing: list[BlockSegment] = []  # a sync of the rewritten entries is running
+        self.pending: tuple[Sized, ...] = (self._out, self._needless, *journal.pending)
 
     @classmethod
     def open(
@@ -126,7 +126,7 @@ class BlockStore:
 
     def put(self, run: Run) -> None:
         if run.place == 0:
-            run.place = self._put(block_codec.encode(run))
+            run.place = self._put(encode_run(run))
 
     def put_page(self, page: bytes) -> int:
         place = self._put(page)
@@ -242,7 +242,8 @@ class BlockStore:
 
     def _carry(self) -> None:
         """Rewrites the entries of needless segments about other segments."""
-        needless, self._needless = self._needless, []
+        needless = list(self._needless)
+        self._needless.clear()
         for segment in needless:
             needed = self.journal.needs(segment.number, self._by_number)
             if needed:
@@ -260,7 +261,7 @@ class BlockStore:
     # --- reading
 
     def load(self, place: int) -> Run:
-        run = block_codec.decode(self._read(place))
+        run = decode_run(self._read(place))
         run.place = place
         return run
 

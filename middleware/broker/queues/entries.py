@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -44,7 +45,7 @@ UNBOUND: Final = 9
 _ENQUEUED: Final = struct.Struct(">BIQIIIIQdhH")
 _RANGE: Final = struct.Struct(">BIIQI")
 _RETURNED: Final = struct.Struct(">BIIQIH")
-_SIZED: Final = struct.Struct(">BI")
+SIZED: Final = struct.Struct(">BI")  # kind and size, before the msgpack of a definition
 _SIZES: Final = {
     ENQUEUED: _ENQUEUED.size,
     SETTLED: _RANGE.size,
@@ -85,6 +86,10 @@ def encoded(one: Declared | Bound) -> bytes:
     return field_table.encode(msgspec.structs.astuple(one))
 
 
+# As `encoded`, for a `Declared` whose definition has only texts and numbers, which need no extensions.
+plain: Final = msgspec.msgpack.Encoder().encode
+
+
 def declared(data: bytes) -> Declared:
     """Reads a definition. Raises msgspec.DecodeError."""
     one = _read_declared(data)
@@ -97,30 +102,10 @@ def bound(data: bytes) -> Bound:
     return Bound(one.vhost, one.source, one.kind, one.name, one.key, field_table.table(one.arguments))
 
 
-def enqueued(
-    queue: int,
-    place: int,
-    begin: int,
-    end: int,
-    count: int,
-    size: int,
-    position: int,
-    expires: float,
-    priority: int,
-    deliveries: int,
-) -> bytes:
-    return _ENQUEUED.pack(
-        ENQUEUED, queue, place, begin, end, count, size, position, expires, priority, deliveries
-    )
-
-
-def ranged(kind: int, queue: int, segment: int, first: int, count: int) -> bytes:
-    """Returns a SETTLED or HANDED entry."""
-    return _RANGE.pack(kind, queue, segment, first, count)
-
-
-def returned(queue: int, segment: int, first: int, count: int, deliveries: int) -> bytes:
-    return _RETURNED.pack(RETURNED, queue, segment, first, count, deliveries)
+# The fields of the table above, without the kind of ENQUEUED and RETURNED. Packed in C: each part has one.
+enqueued: Final = partial(_ENQUEUED.pack, ENQUEUED)
+ranged: Final = _RANGE.pack  # SETTLED or HANDED
+returned: Final = partial(_RETURNED.pack, RETURNED)
 
 
 def reset(following: int) -> bytes:
@@ -134,7 +119,7 @@ def defined(kind: int, one: Declared | Bound) -> bytes:
 
 
 def _sized(kind: int, data: bytes) -> bytes:
-    return _SIZED.pack(kind, len(data)) + data
+    return SIZED.pack(kind, len(data)) + data
 
 
 def walk(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -144,7 +129,7 @@ def walk(data: bytes) -> Iterator[tuple[int, int, int]]:
         kind = data[at]
         size = _SIZES.get(kind)
         if size is None:
-            size = _SIZED.size + int.from_bytes(data[at + 1 : at + 5], "big")
+            size = SIZED.size + int.from_bytes(data[at + 1 : at + 5], "big")
         yield kind, at, at + size
         at += size
 
@@ -168,4 +153,4 @@ def read_deliveries(data: bytes, at: int) -> int:
 
 def packed(data: bytes, begin: int, end: int) -> bytes:
     """Returns the msgpack of an entry that has a size."""
-    return data[begin + _SIZED.size : end]
+    return data[begin + SIZED.size : end]

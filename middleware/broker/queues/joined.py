@@ -21,12 +21,11 @@ from treecast.middleware.model.logs import Log
 from .any_queue import AnyQueue
 from .arguments import QueueType
 from .consumers import Consumer
-from .elsewhere import WINDOW, RemotePart, RemoteQueue, home_down, read_deliveries
+from .elsewhere import WINDOW, RemotePart, RemoteQueue, Serving, home_down, read_deliveries
 from .entries import Declared
 from .message import Run
 from .reach import Ask, Defined, QueueAnswer, QueueCall, QueueNotice, Reach, Say, Settling
 from .refusals import text
-from .serving import Serving
 from .shared import SharedDefinitions, VirtualHosts
 from .spool import Arrivals, Spools
 from .virtual_host import VirtualHost
@@ -294,7 +293,8 @@ class JoinedQueues:
 
     def send(self) -> None:
         """Sends everything to other hosts that was gathered. Called after the store was written."""
-        self.definitions.send()
+        if self.definitions.writes:
+            self.definitions.send()
         self.spools.send()
         self._grant_all()
         out, self._out = self._out, []

@@ -11,7 +11,7 @@ segment begins with all definitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -68,6 +68,8 @@ class QueueJournal:
         self._noted: dict[tuple[str, str, bytes], Declared] = {}  # not yet in `_out`
         self._targets: set[int] = set()  # segments that the gathered entries refer to
         self._about: dict[int, set[int]] = {}  # by segment: the other segments its entries refer to
+        # Changes leave a trace in one of these, as each row has a target. They are emptied, never replaced.
+        self.pending: tuple[Sized, ...] = (self._out, self._noted, self._targets)
 
     def recorder(self, vhost: str) -> VhostRecorder:
         return VhostRecorder(self, vhost)
@@ -121,7 +123,7 @@ class QueueJournal:
         self._out.write(entries.defined(entries.DECLARED, one))
 
     def note(self, one: Declared) -> None:
-        """Declares what changes often: only the last one before a write is stored."""
+        """Declares what changes often, in texts and numbers: only the last one before a write is stored."""
         self._noted[one.vhost, one.kind, one.name] = one
 
     def delete(self, vhost: str, kind: str, name: bytes) -> None:
@@ -146,9 +148,12 @@ class QueueJournal:
     def gathered(self) -> bytes:
         """Returns the entries added since `written` was called."""
         if self._noted:
-            noted, self._noted = self._noted, {}
-            for one in noted.values():
-                self.declare(one)
+            for key, one in self._noted.items():
+                self.declared[key] = one
+                data = entries.plain(one)
+                self._out.write(entries.SIZED.pack(entries.DECLARED, len(data)))
+                self._out.write(data)
+            self._noted.clear()
         self._out.write(self._settled.take())
         self._out.write(self._handed.take())
         return self._out.getvalue()
@@ -156,8 +161,8 @@ class QueueJournal:
     def written(self, segment: int) -> None:
         """Notes that the gathered entries are now in `segment`."""
         self._out.truncate(0)
-        targets, self._targets = self._targets, set()
-        targets.discard(segment)
+        targets = self._targets - {segment}
+        self._targets.clear()
         if targets:
             self._about.setdefault(segment, set()).update(targets)
 

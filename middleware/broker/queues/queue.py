@@ -83,8 +83,7 @@ class MessageQueue(AnyQueue):
         self.counts.published += run.count
         part = self._part(run, now)
         if self.arguments.overflow is Overflow.DROP_HEAD or not self._limited:
-            self._enqueue(part)
-            self.pump(now)
+            self._take_in(part, now)
             self._drop_heads(now)
             return _NONE
         refused: list[int] = []
@@ -93,8 +92,7 @@ class MessageQueue(AnyQueue):
             room = self._publish_room(part)
             one = part.cut(room or self._refused_together(part))
             if room:
-                self._enqueue(one)
-                self.pump(now)
+                self._take_in(one, now)
                 continue
             refused += range(number, number + one.count)
             if self.arguments.overflow is Overflow.REJECT_PUBLISH_DLX:
@@ -118,7 +116,22 @@ class MessageQueue(AnyQueue):
             return _QUORUM_DEFAULT if self._quorum else 0
         return min(run.priority, most)
 
-    def _enqueue(self, part: Part) -> None:
+    def _take_in(self, part: Part, now: float) -> None:
+        """Gives messages to consumers that have room. The others wait."""
+        self._keep(part)
+        direct = not self.ready and self.consumers.leaving is None
+        if direct and not self._give(part):
+            return
+        self.ready += part.count
+        self.ready_bytes += part.size
+        self._backlog(part.priority).push(part)
+        if direct:  # nobody has room
+            self._expire(now, True)
+        else:
+            self.pump(now)
+
+    def _keep(self, part: Part) -> None:
+        """Stores a part that outlives the process."""
         run = part.run
         assert run is not None
         if self.durable and run.persistent:
@@ -127,9 +140,17 @@ class MessageQueue(AnyQueue):
             part.durable = True
             self._store.hold(part.place, part.count)
             self._recorder.enqueued(self.name, part)
-        self.ready += part.count
-        self.ready_bytes += part.size
-        self._backlog(part.priority).push(part)
+
+    def _give(self, part: Part) -> bool:
+        """Delivers messages that nothing waits before, without the backlog. Returns whether some are left."""
+        while True:
+            consumer, room = self.consumers.next()
+            if consumer is None:
+                return True
+            if part.count <= room:
+                self._deliver(part, consumer)
+                return False
+            self._deliver(part.cut(room), consumer)
 
     def _backlog(self, priority: int) -> Backlog:
         at = 0
@@ -212,15 +233,18 @@ class MessageQueue(AnyQueue):
             part = self._take_ready(room)
             if part is None:
                 break
-            self._count(part, consumer.no_ack)
-            if consumer.no_ack:
-                consumer.take(part)
-                self._gone(part, 0, part.count)
-            else:
-                self._hand(part, consumer)
-                consumer.take(part)
-                self._sent(part)
+            self._deliver(part, consumer)
         self._expire(now, True)
+
+    def _deliver(self, part: Part, consumer: Consumer) -> None:
+        self._count(part, consumer.no_ack)
+        if consumer.no_ack:
+            consumer.take(part)
+            self._gone(part, 0, part.count)
+        else:
+            self._hand(part, consumer)
+            consumer.take(part)
+            self._sent(part)
 
     def _waits(self, now: float) -> bool:
         """Whether the single active consumer waits for messages of the one before."""
@@ -367,6 +391,8 @@ class MessageQueue(AnyQueue):
 
         `due`: also those that expire exactly at `now`, which may still be delivered first.
         """
+        if not self.ready:
+            return
         for backlog in self._backlogs:
             first = backlog.first
             while first is not None and (first.expires_at < now or (due and first.expires_at <= now)):
@@ -385,10 +411,11 @@ class MessageQueue(AnyQueue):
     @property
     def deadline(self) -> float:
         found = NEVER if self.consumers.leaving is None else self._hand_over_at
-        for backlog in self._backlogs:
-            first = backlog.first
-            if first is not None:
-                found = min(found, first.expires_at)
+        if self.ready:
+            for backlog in self._backlogs:
+                first = backlog.first
+                if first is not None:
+                    found = min(found, first.expires_at)
         if self.arguments.expires >= 0 and not len(self.consumers):
             found = min(found, self.used_at + self.arguments.expires / 1000)
         return found

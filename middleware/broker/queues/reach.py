@@ -1,7 +1,7 @@
 """`Reach`: the interface of queues to other hosts, and the values that cross. The relay implements it.
 
 A standalone host has none. On a joined host, `joined.JoinedQueues` uses it, and is called back with what
-other hosts have said. Runs cross in the layout of `block_codec`.
+other hosts have said. Runs cross as `message.encode_run` writes them.
 
 | what        | way                                   | how                                              |
 | ----------- | ------------------------------------- | ------------------------------------------------ |

@@ -210,7 +210,7 @@ class SharedDefinitions:
         self._keeper = keeper
         self._everywhere: dict[str, Defined] = {}
         self._muted = False
-        self._writes: list[Write] = []
+        self.writes: list[Write] = []  # not sent yet
         self._sent: deque[list[Write]] = deque()  # of each call of `define` that is not decided yet
         self._held: deque[int] = deque()  # their numbers of changes, until the answers are released
         self._pending: dict[str, int] = {}  # number of own changes that are not decided, by key
@@ -290,12 +290,12 @@ class SharedDefinitions:
     def _write(self, write: Write) -> None:
         self.version += 1
         self._pending[write.key] = self._pending.get(write.key, 0) + 1
-        self._writes.append(write)
+        self.writes.append(write)
 
     def send(self) -> None:
         """Sends the changes since the last call."""
-        if self._writes:
-            writes, self._writes = self._writes, []
+        if self.writes:
+            writes, self.writes = self.writes, []
             self._sent.append(writes)
             self._held.append(len(writes))
             self._reach.define(writes)

@@ -7,7 +7,7 @@ and a count in it), and the home stores the highest number taken in the same blo
 messages alone are delivered before that number is written: a home that is killed in between gets them again.
 
 A spool's message is one run for some queues of one home. Its properties are a `Carried` in msgpack, its body
-the run (`block_codec`).
+the run (`message.encode_run`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import block_codec
 from .any_queue import AnyQueue
 from .consumers import Consumer
 from .entries import Declared
-from .message import HEAD, Part, Run, message
+from .message import HEAD, Part, Run, encode_run, message, received_run
 from .reach import Reach
 from .refusals import text
 from .streams import StreamQueue
@@ -180,7 +179,7 @@ class Spools:
             return False
         targets, self._targets = self._targets, {}
         persistent, self._durable = run.persistent and self._durable, False
-        body = block_codec.encode(run)
+        body = encode_run(run)
         for home, queues in targets.items():
             self._count += 1
             head = _write_head(Carried(self._reach.run, self._count, vhost, queues, wall))
@@ -228,7 +227,7 @@ class Arrivals:
     """Messages of other hosts for queues of this host. `vhost` records the highest numbers taken."""
 
     def __init__(self, vhost: VirtualHost, taken: dict[int, tuple[int, int]]) -> None:
-        self._vhost = vhost
+        self._recorder = vhost.recorder
         self._taken = taken
         self.dropped = 0  # messages for queues that are gone
         self.repeated = 0  # runs that had come before
@@ -254,7 +253,7 @@ class Arrivals:
             if highest != before:
                 self._taken[host] = highest
                 said = {"run": highest[0], "number": highest[1]}
-                self._vhost.recorder.noted(TAKEN, str(host).encode(), said)
+                self._recorder.noted(TAKEN, str(host).encode(), said)
         return promises
 
     def _may_take(self, carried: Carried, vhosts: dict[str, VirtualHost]) -> None:
@@ -303,6 +302,6 @@ def entries_of(data: bytes) -> list[tuple[Carried, Run]]:
             raise TreecastError(
                 Fault.STORAGE, f"the head of an entry for queues is wrong: {error}"
             ) from error
-        found.append((head, block_codec.received(data[middle:end])))
+        found.append((head, received_run(data[middle:end])))
         at = end
     return found

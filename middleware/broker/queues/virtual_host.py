@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
-from treecast.middleware.model.timers import Due
+from treecast.middleware.model.timers import NEVER, Due
 
 from . import deaths
 from .any_queue import AnyQueue
@@ -97,6 +97,13 @@ class VirtualHost(Definitions):
             queues = [queue for queue in queues if queue.home == 0]
         return len(queues) > 0, self._hand_to(queues, run, now)
 
+    def route(self, run: Run) -> list[AnyQueue]:
+        if not run.copies and not run.hidden_copies:  # nearly all runs are of a route that is known
+            found = self._routes.get((run.exchange, run.key))
+            if found is not None:
+                return found
+        return super().route(run)
+
     def _hand_to(self, queues: list[AnyQueue], run: Run, now: float) -> list[int]:
         """Publishes a run to queues. Returns the indexes of the messages that some queue refused."""
         refused: list[int] = []
@@ -104,7 +111,8 @@ class VirtualHost(Definitions):
             refused = _both(refused, queue.publish(run, now))
             if queue.promises:
                 self.departed = True
-            self.watch(queue)
+            if not queue.home:  # one of another host has no times of its own here
+                self.watch(queue)
         self.follow_up(run, now)
         return refused
 
@@ -230,13 +238,13 @@ class VirtualHost(Definitions):
     def watch(self, queue: AnyQueue) -> None:
         """Schedules the queue's next time-out."""
         at = queue.deadline
-        if at < self._due.time_of(queue) and self.queues.get(queue.name) is queue:
+        if at != NEVER and at < self._due.time_of(queue) and self.queues.get(queue.name) is queue:
             self._due.put(queue, at)
 
     @property
     def deadline(self) -> float:
         """The time when `tick` has something to do; NEVER if there is nothing."""
-        return self._due.next()
+        return self._due.next() if self._due.places else NEVER
 
     def tick(self, now: float) -> None:
         """Expires the messages and queues that are due."""

@@ -10,10 +10,10 @@ from treecast.middleware.broker.access import AuditedRights, StoredRights
 from treecast.middleware.broker.queues import AnyQueue, Refusal, Run, message
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
+from treecast.shims.amqp.codec_publish import FORMAT
 from treecast.shims.amqp.records import properties_of
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
-from treecast.shims.amqp.session_messages import FORMAT
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.face import Face, OpenListener

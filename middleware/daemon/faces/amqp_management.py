@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import Reach
-from treecast.middleware.broker.stored import StoredWaits
+from treecast.middleware.broker.stored import stored
+from treecast.middleware.broker.turn import StoredWaits
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.request_memory import RequestMemory
 from treecast.shims.amqp.certificates import ends_at
@@ -103,13 +104,13 @@ class AmqpManagement:
         queues.keep()
         joined = queues.joined
         if self._shared is None or self._reach is None or joined is None:
-            return await self._waits.stored()
+            return await stored(self._waits)
         self._shared.look()
         self._face.act()
         version = joined.definitions.version
-        stored = await self._waits.stored()
+        is_stored = await stored(self._waits)
         await self._reach.known(version)
-        return stored
+        return is_stored
 
     def _facts(self) -> NodeFacts:
         process, space = view_process(), self._troubles.space

@@ -18,8 +18,8 @@ from treecast.shims.face import SECURED, OpenListener
 from ..certificates import WatchedCertificates
 from ..guard import Guard
 from ..listeners import cannot_listen
-from ..settings import Settings
 from ..resource_problems import Troubles
+from ..settings import Settings
 from . import wanted
 from .secured import tls_settings
 

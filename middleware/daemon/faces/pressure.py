@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from .. import tuning
-from ..settings import Settings
 from ..resource_problems import Troubles
+from ..settings import Settings
 
 LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
 LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show

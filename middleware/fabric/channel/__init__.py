@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .channels import Channels
 from .codec import channel_key
-from .dispatch import ECHO, Echo, Method, Methods, Natural, Nothing, Reply
+from .dispatch import ECHO, Echo, Handler, Later, Method, Methods, Natural, Nothing, Reply
 from .ports import listen_on_one_number
 from .settings import ChannelSettings
-from .values import Answer, ChannelError, Handler, Later, PeerStatus
+from .values import Answer, ChannelError, PeerStatus
 
 __all__ = [
     "Answer",

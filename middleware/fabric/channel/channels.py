@@ -31,10 +31,10 @@ from treecast.middleware.model.passes import Passes
 
 from .advice import next_step
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
-from .cutter import Scratch
 from .deadlines import Deadlines, Patience
-from .events import Ended, Proven
+from .dispatch import Handler
 from .greeting import Identity
+from .incoming import Ended, Proven, Scratch
 from .link import Link
 from .outgoing import Call
 from .peers import Peer
@@ -42,7 +42,7 @@ from .ports import connect
 from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
-from .values import Answer, ChannelError, Handler, PeerStatus
+from .values import Answer, ChannelError, PeerStatus
 
 _log = Log("treecast.channel")
 

@@ -30,7 +30,34 @@ from msgspec import Struct
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .values import Answer, Later
+from .values import Answer
+
+
+class Later:
+    """An answer that its handler gives later, by a callback. It costs no task, unlike an awaitable."""
+
+    def __init__(self) -> None:
+        self._outcome: Answer | TreecastError | None = None
+        self._then: Callable[[Answer | TreecastError], None] | None = None
+
+    def give(self, outcome: Answer | TreecastError) -> None:
+        """Answers, or refuses with the error. Only the first call counts."""
+        if self._outcome is None:
+            self._outcome = outcome
+            if self._then is not None:
+                self._then(outcome)
+
+    def then(self, take: Callable[[Answer | TreecastError], None]) -> None:
+        """Calls `take` with the outcome, now if it is there."""
+        self._then = take
+        if self._outcome is not None:
+            take(self._outcome)
+
+
+# (calling host, method, head, body) -> answer. The answer to a notice is not used and may be None. A raised
+# TreecastError is raised at the caller. The handler owns head and body; the body is writable.
+Handler = Callable[[int, int, bytes, memoryview], Answer | Later | Awaitable[Answer] | None]
+
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]  # for values from another host
 

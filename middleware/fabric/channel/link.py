@@ -15,13 +15,13 @@ from treecast.middleware.model.passes import LINKS, Passes
 from treecast.middleware.model.ration import Ration
 
 from .codec import Problem
-from .cutter import Scratch
-from .events import Answered, Cancelled, Ended, Event, Opened, Proven, Requested
+from .dispatch import Handler, Later
 from .greeting import Identity
+from .incoming import Answered, Cancelled, Ended, Event, Opened, Proven, Requested, Scratch
 from .outgoing import Call
 from .session import Session
 from .settings import GROUP_METHODS, ChannelSettings
-from .values import Answer, Handler, Later
+from .values import Answer
 
 _log = Log("treecast.channel")
 

@@ -25,7 +25,7 @@ from typing import Final
 
 from treecast.middleware.model.buffers import Buffer
 
-from .calling import Calling
+from .calls import Calling, Serving
 from .codec import (
     MAX_CALL,
     MAX_REASON,
@@ -36,13 +36,9 @@ from .codec import (
     Kind,
     Problem,
 )
-from .cutter import Cutter, Scratch
-from .events import Ended, Event, Opened, Proven
-from .frame_queue import FrameQueue
 from .greeting import Greeting, Identity
-from .incoming import check_more
-from .outgoing import Call, CallQueue, Lane, Message, Ring
-from .serving import Serving
+from .incoming import Cutter, Ended, Event, Opened, Proven, Scratch, check_more
+from .outgoing import Call, CallQueue, FrameQueue, Lane, Message, Ring
 from .settings import ChannelSettings
 from .states import OWN, STEPS, Own, State
 

@@ -76,7 +76,6 @@ class Holding:
     delivered data."""
 
     __slots__ = (
-        "_asked",
         "_bucket",
         "_host",
         "_key",
@@ -87,8 +86,9 @@ class Holding:
         "_own",
         "_settings",
         "_sizes",
-        "_slices",
         "keeps",
+        "requests",
+        "slices",
     )
 
     def __init__(
@@ -109,8 +109,8 @@ class Holding:
         self._sizes = sizes
         self._least = 0  # the origin seems to cut messages to a size of at least this ...
         self._most = MAX_PAYLOAD  # ... and less than this
-        self._asked: deque[_Asked] = deque()
-        self._slices = Slices()  # the rest of the last message that was read
+        self.requests: deque[_Asked] = deque()
+        self.slices = Slices()  # the rest of the last message that was read
         self._owed: dict[tuple[int, int, int], tuple[Gap, float]] = {}  # by requester, sequence and part
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
 
@@ -154,30 +154,25 @@ class Holding:
         """Takes the part of a gap that is here; a repeated request for what is still to be sent is no other
         request."""
         here = self._here(host, gap, buffer, now)
-        if here is None or any(one.covers(host, here) for one in self._asked):
+        if here is None or any(one.covers(host, here) for one in self.requests):
             return True
-        if len(self._asked) >= _MOST_ASKED:
+        if len(self.requests) >= _MOST_ASKED:
             return False
-        self._asked.append(_Asked(host, here, self._settings.replay_window))
+        self.requests.append(_Asked(host, here, self._settings.replay_window))
         return True
-
-    @property
-    def busy(self) -> bool:
-        """Whether requests are being answered."""
-        return bool(self._asked) or not self._slices.empty
 
     def next_deadline(self, now: float) -> float:
         """When `give` may have something."""
-        if not self._slices.empty:
+        if self.slices.waiting:
             return now
-        return self._bucket.ready_at(now) if self._asked else NEVER
+        return self._bucket.ready_at(now) if self.requests else NEVER
 
     def give(self, out: list[Outgoing], share: Share, buffer: Reorder, now: float) -> None:
         """Moves what comes next of the answers to `out`, as far as the rate and the turn's share allow."""
-        share.left = self._slices.give(out, share.left)
-        while self._asked and share.left > 0 and self._bucket.ready(now):
-            if self._answered(self._asked[0], out, share, buffer, now):
-                self._asked.popleft()
+        share.left = self.slices.give(out, share.left)
+        while self.requests and share.left > 0 and self._bucket.ready(now):
+            if self._answered(self.requests[0], out, share, buffer, now):
+                self.requests.popleft()
 
     def _answered(
         self, asked: _Asked, out: list[Outgoing], share: Share, buffer: Reorder, now: float
@@ -196,8 +191,8 @@ class Holding:
             asked.next = message.end
             asked.left -= one.size
             self._bucket.spend(one.size or 1)
-            self._slices.add(one)
-            share.left = self._slices.give(out, share.left)
+            self.slices.add(one)
+            share.left = self.slices.give(out, share.left)
         return True
 
     def _found(self, first: int, end: int, buffer: Reorder) -> Iterator[Message]:

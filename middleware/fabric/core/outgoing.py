@@ -106,61 +106,61 @@ class OutgoingMessage(Outgoing):
 class Slices:
     """Messages sent in order, some bytes per turn, so that a large one does not block other traffic."""
 
-    __slots__ = ("_waiting", "size")
+    __slots__ = ("size", "waiting")
 
     def __init__(self) -> None:
         self.size = 0  # bytes waiting
-        self._waiting: deque[OutgoingMessage] = deque()
+        self.waiting: deque[OutgoingMessage] = deque()
 
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""
-        return not self._waiting
+        return not self.waiting
 
     @property
     def first(self) -> Message | None:
         """The message that comes next."""
-        return self._waiting[0].message if self._waiting else None
+        return self.waiting[0].message if self.waiting else None
 
     def sent_of(self, message: Message) -> int:
         """The number of its parts, counted from the first, that are not waiting."""
-        if not self._waiting or message.sequence < self._waiting[0].message.sequence:
+        if not self.waiting or message.sequence < self.waiting[0].message.sequence:
             return MAX_SEGMENTS
-        first = self._waiting[0]
+        first = self.waiting[0]
         same = first.message.sequence == message.sequence
         return first.only.start if same and first.only is not None else 0
 
     def add(self, one: OutgoingMessage) -> None:
         """Appends `one` to what waits."""
-        self._waiting.append(one)
+        self.waiting.append(one)
         self.size += one.size
 
     def give(self, out: list[Outgoing], left: int) -> int:
         """Moves what comes next to `out`. `left` is the remaining cost budget of the turn (`turn`); returns
         what remains of it."""
-        while self._waiting and left > 0:
-            first, rest = self._waiting.popleft().parted(left)
+        while self.waiting and left > 0:
+            first, rest = self.waiting.popleft().parted(left)
             out.append(first)
             self.size -= first.size
             if rest is not None:
-                self._waiting.appendleft(rest)
+                self.waiting.appendleft(rest)
                 return 0
             left -= first.size + OF_MESSAGE
         return left
 
     def drop_before(self, sequence: int) -> None:
         """Drops messages that end at or before `sequence`."""
-        while self._waiting and self._waiting[0].message.end <= sequence:
-            self.size -= self._waiting.popleft().size
+        while self.waiting and self.waiting[0].message.end <= sequence:
+            self.size -= self.waiting.popleft().size
 
     def drop(self, host: int) -> None:
         """Drops what is addressed to `host` alone."""
-        self._waiting = deque([one for one in self._waiting if one.to != host])
-        self.size = sum([one.size for one in self._waiting])
+        self.waiting = deque([one for one in self.waiting if one.to != host])
+        self.size = sum([one.size for one in self.waiting])
 
     def clear(self) -> None:
         """Drops everything."""
-        self._waiting.clear()
+        self.waiting.clear()
         self.size = 0
 
 

@@ -466,9 +466,10 @@ class Receiver:
     def to_send(self, now: float) -> list[Outgoing]:
         """Returns everything to be sent now."""
         # Before the check for quiet: data in order may have brought what is owed, and makes nothing else due.
-        if self._holding.owes:
-            self._holding.pay(self._buffer, now)
-        if now < self._quiet_until and not self._queue and not self._holding.busy:
+        holding = self._holding
+        if holding.owes:
+            holding.pay(self._buffer, now)
+        if now < self._quiet_until and not self._queue and not (holding.requests or holding.slices.waiting):
             return []
         self._notice_pause(now)
         if now >= self._heard + self._settings.orphaned_after:
@@ -482,8 +483,8 @@ class Receiver:
             self._report(now)
         self.counters.evicted = self._buffer.assembly.evicted
         out, self._queue = self._queue, []
-        if self._holding.busy:
-            self._holding.give(out, self._share or Share(self._settings.replay_at_once), self._buffer, now)
+        if holding.requests or holding.slices.waiting:
+            holding.give(out, self._share or Share(self._settings.replay_at_once), self._buffer, now)
         for one in out:
             self.counters.send(one)
         return out
@@ -556,8 +557,9 @@ class Receiver:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest()
-        if self._holding.busy:
-            return min(self._quiet_until, self._holding.next_deadline(now))
+        holding = self._holding
+        if holding.requests or holding.slices.waiting:
+            return min(self._quiet_until, holding.next_deadline(now))
         return self._quiet_until
 
     def _earliest(self) -> float:

@@ -37,8 +37,8 @@ from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.wishes import Pattern, Wish
-from treecast.middleware.relay.interest import Interest
 from treecast.middleware.relay.coordinator_link import CoordinatorLink, called
+from treecast.middleware.relay.interest import Interest
 
 from .ports import SHARE, EventSettings, ShareRequest
 from .sending import Outbox

@@ -24,8 +24,8 @@ from treecast.middleware.broker.queues import (
     QueueNotice,
     Write,
 )
-from treecast.middleware.broker.stored import StoredWaits
-from treecast.middleware.broker.turn import Turn
+from treecast.middleware.broker.stored import stored
+from treecast.middleware.broker.turn import StoredWaits, Turn
 from treecast.middleware.fabric.channel import Answer, Later, Method, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -56,7 +56,9 @@ _Late = tuple[int, QueueCall | QueueNotice, bytes]
 class QueueLinks:
     """Implements `queues.Reach`. Other hosts are refused until `join`, and after `leave`."""
 
-    def __init__(self, host: int, run: int, known: KnownDefinitions, distribution: Distribution, turn: Turn) -> None:
+    def __init__(
+        self, host: int, run: int, known: KnownDefinitions, distribution: Distribution, turn: Turn
+    ) -> None:
         self._host = host
         self._run = run
         self._known = known
@@ -299,7 +301,7 @@ class QueueLinks:
 
     async def _stored(self) -> None:
         """Raises STORAGE if the disk refuses."""
-        if not await self._waits.stored():
+        if not await stored(self._waits):
             raise _disk_refuses()
 
     async def known(self, version: int) -> None:

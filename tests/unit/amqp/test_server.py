@@ -243,6 +243,8 @@ async def test_what_is_promised_waits_for_the_store_and_is_not_said_where_it_ref
 
 class RefusingStore:
     error = "no room"
+    failing = True
+    pending = ()
     unsynced = False
     asked = 0
 

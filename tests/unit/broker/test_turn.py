@@ -27,6 +27,8 @@ class Script:
         self.waits = 0  # replies that wait
         self.gathered = 0
         self.said = 0
+        self.failing = False
+        self.pending: tuple[str, ...] = ("change",)
         self.waiting = self.placed = True  # something departs with each turn
         self.congested = False
 
@@ -275,6 +277,17 @@ def test_several_stores_are_one_turn_and_one_that_refuses_speaks_for_all() -> No
     one.syncs.pop()(["", "broken"])
     assert one.since() == ["forced 7", "refused: broken", "refuse"]
     assert (one.unsynced, other.unsynced) == (False, True)
+
+
+def test_a_store_without_changes_is_not_asked_unless_it_fails() -> None:
+    script = Script()
+    turn = turn_of(script, FsyncPolicy.NEVER)
+    script.pending = ()
+    turn.ask()
+    assert script.loop() == ["place", "send", "say"]
+    script.failing = True
+    turn.ask()
+    assert script.loop() == ["place", "store", "send", "say"]
 
 
 def test_congestion_of_one_is_that_of_the_turn() -> None:

@@ -20,8 +20,8 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.broker import GROUPS, CommittedOffset, MemberIdentity, NewTopic
 from treecast.middleware.daemon.admin import AdminServer
 from treecast.middleware.daemon.listeners import bound_address, listen, listen_unix
-from treecast.middleware.daemon.status import Subject
 from treecast.middleware.daemon.resource_problems import Look, Space, Troubles
+from treecast.middleware.daemon.status import Subject
 from treecast.middleware.model.identity import TopicPartition
 
 

@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.daemon import room
-from treecast.middleware.daemon.resource_watch import (
-    AHEAD,
-    PROBE_BYTES,
-    Descriptors,
-    RoomWatch,
-    free_descriptors,
-    kept_of,
-    refusal_of,
-    space_of,
-)
+from treecast.middleware.daemon import resource_watch
 from treecast.middleware.daemon.resource_problems import (
     COORDINATOR,
     DAEMON,
@@ -31,6 +21,16 @@ from treecast.middleware.daemon.resource_problems import (
     State,
     Trouble,
     Troubles,
+)
+from treecast.middleware.daemon.resource_watch import (
+    AHEAD,
+    PROBE_BYTES,
+    Descriptors,
+    RoomWatch,
+    free_descriptors,
+    kept_of,
+    refusal_of,
+    space_of,
 )
 from treecast.middleware.model.counters import Counters
 
@@ -141,7 +141,7 @@ def test_a_file_system_that_does_not_say_how_large_it_is_is_not_taken_for_a_full
 ) -> None:
     found = list(os.statvfs(tmp_path))
     found[2:5] = [0, 0, 0]  # blocks in all, free and available, as FUSE answers where there is no such call
-    monkeypatch.setattr(room.os, "statvfs", lambda _: os.statvfs_result(found))
+    monkeypatch.setattr(resource_watch.os, "statvfs", lambda _: os.statvfs_result(found))
     assert space_of(str(tmp_path)) is None
 
 
@@ -152,8 +152,8 @@ class Disk:
         self.error: OSError | None = None
         self.free = 100 * PROBE_BYTES
         self.tried = 0
-        monkeypatch.setattr(room, "refusal_of", self._refusal)
-        monkeypatch.setattr(room, "space_of", lambda _: Space(self.free, 1000 * PROBE_BYTES))
+        monkeypatch.setattr(resource_watch, "refusal_of", self._refusal)
+        monkeypatch.setattr(resource_watch, "space_of", lambda _: Space(self.free, 1000 * PROBE_BYTES))
 
     def _refusal(self, _: str) -> OSError | None:
         self.tried += 1

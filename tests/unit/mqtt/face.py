@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.unit.stores import flushed
+
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.storage.disk import Disk
@@ -211,7 +213,7 @@ class MemoryHost:
         """Acts as the edge does: stores durable state, then writes all output."""
         while True:
             if self.hub.journal is not None:
-                assert self.hub.journal.flush()
+                assert flushed(self.hub.journal)
             outputs = self.outputs.take()
             if not outputs:
                 break
@@ -223,7 +225,7 @@ class MemoryHost:
         """Kills the process and starts it again. `store`: the turn's end was stored before."""
         assert self.hub.journal is not None
         if store:
-            assert self.hub.journal.flush()
+            assert flushed(self.hub.journal)
         self.hub.journal._log.close()
         self._open()
 

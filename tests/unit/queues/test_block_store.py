@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.queues.host import Host, bodies_of, run
 
-from treecast.middleware.broker.queues import Death, QueueSettings, Run
-from treecast.middleware.broker.queues.block_codec import decode, encode
+from treecast.middleware.broker.queues import Death, Declared, QueueSettings, Run, entries
 from treecast.middleware.broker.queues.block_store import BlockStore
+from treecast.middleware.broker.queues.message import decode_run as decode
+from treecast.middleware.broker.queues.message import encode_run as encode
 from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.disk import Disk
@@ -208,3 +209,10 @@ def test_what_an_earlier_process_has_left_is_removed(tmp_path: Path) -> None:
     assert again.size < 100  # no definitions
     again.close()  # waits until files are removed
     assert len(list(tmp_path.glob("*.journal"))) == 1
+
+
+@given(st.integers(0, 1 << 32), st.integers(0, 1 << 62), st.text(max_size=9))
+def test_a_note_is_stored_as_a_definition_is(run: int, number: int, name: str) -> None:
+    one = Declared("\0hosts", "taken", name.encode(), 0, {"run": run, "number": number})
+    assert entries.plain(one) == entries.encoded(one)
+    assert entries.declared(entries.plain(one)) == one

@@ -22,9 +22,8 @@ from treecast.middleware.broker.queues import (
     RemoteQueue,
     messages,
 )
-from treecast.middleware.broker.queues.elsewhere import read_deliveries
+from treecast.middleware.broker.queues.elsewhere import HandedOut, read_deliveries
 from treecast.middleware.broker.queues.entries import Bound, Declared, encoded
-from treecast.middleware.broker.queues.serving import HandedOut
 from treecast.middleware.broker.queues.shared import bound_key, declared_key, read
 from treecast.middleware.broker.queues.spool import entries_of
 from treecast.middleware.model.errors import TreecastError

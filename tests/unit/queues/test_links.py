@@ -18,17 +18,16 @@ from treecast.middleware.broker.queues import (
     QueueCall,
     QueueNotice,
     Run,
-    block_codec,
 )
-from treecast.middleware.broker.queues.message import message
+from treecast.middleware.broker.queues.message import encode_run, message
 from treecast.middleware.broker.queues.reach import Say
 from treecast.middleware.broker.queues.spool import Carried
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Answer, Later, Methods, Nothing
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.relay.queues.known import KnownDefinitions
 from treecast.middleware.relay.queues.links import CALL, CARRY, TELL, QueueLinks
-from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .host import run
@@ -63,7 +62,7 @@ class Home:
     def carry(self, given: Run) -> Any:
         """A run arrives for `q`. Returns the answer, or what will have it."""
         head = msgspec.msgpack.encode(Carried(1, 1, "/", [b"q"], 0.0))
-        body = memoryview(message(head, block_codec.encode(given)))
+        body = memoryview(message(head, encode_run(given)))
         return self.methods.handle(OTHER, CARRY.number, CARRY.head(Nothing()), body)
 
     def tell(self, notice: QueueNotice) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.unit.queues.host import Headers, Taker, bodies_of, run
+from tests.unit.stores import flushed
 
 from treecast.middleware.broker.queues import (
     Destination,
@@ -90,6 +92,26 @@ def test_persistent_messages_of_durable_queues_are_there_again(site: Site) -> No
     site.kill()
     assert site.restored == 3
     assert site.held() == [(b"one", False), (b"two", False), (b"three", False)]
+
+
+def test_changes_are_pending_until_they_are_written(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    changes: list[Callable[[], object]] = [
+        site.queue,
+        lambda: site.publish(b"one", b"two"),
+        lambda: site.vhost.consume(site.vhost.queues[b"q"], taker, site.now),  # handed out
+        lambda: site.vhost.queues[b"q"].settle(taker.parts[0], 0, 1, taker),
+        lambda: site.vhost.queues[b"q"].requeue(taker.parts[0], 1, 1, taker, site.now, failed=True),
+        lambda: site.journal.recorder("/").noted("taken", b"7", {"run": 1, "number": 2}),
+        lambda: site.vhost.delete_queue(b"q", None),
+    ]
+    taker = Taker("t")
+    for change in changes:
+        assert flushed(site.store)
+        assert not any(site.store.pending)
+        change()
+        assert any(site.store.pending)
+    site.store.close()
 
 
 def test_what_was_handed_out_is_redelivered_and_what_was_settled_is_gone(site: Site) -> None:
@@ -402,7 +424,7 @@ class Program:
                 queues[target.decode()].append([one[0], False])
 
     def write(self) -> None:
-        assert self.site.store.flush()
+        assert flushed(self.site.store)
         if self._syncs and self.rng.random() < 0.5:
             self.sync()
         self.written = copy.deepcopy(self.model)
@@ -426,7 +448,7 @@ class Program:
         for name, part, _ in self.given:
             self.site.vhost.queues[name.encode()].settle(part, 0, 1, None)
         for _ in range(3):
-            assert self.site.store.flush()
+            assert flushed(self.site.store)
             self.sync()
 
 

@@ -21,8 +21,8 @@ from treecast.middleware.broker.values import ConfigChange, ConfigOperation, New
 from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.definitions import RelayDefinitions
 from treecast.middleware.relay.coordinator_link import CoordinatorLink
+from treecast.middleware.relay.definitions import RelayDefinitions
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.relay.view_store import ViewStore
 from treecast.middleware.storage.settings import FsyncPolicy

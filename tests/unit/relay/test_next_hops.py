@@ -69,7 +69,9 @@ async def test_messages_to_hosts(tmp_path: Any) -> None:
         await events.until(lambda: a.streams)
         assert found() == [NextHop(1, (2,), "unicast", at_b, name, 0, "ip-multicast: a group needs 2 hosts")]
         await c.client().subscribe("t")
-        assert found() == [NextHop(1, (host,), "unicast", at, why=first) for host, at in ((2, at_b), (3, at_c))]
+        assert found() == [
+            NextHop(1, (host,), "unicast", at, why=first) for host, at in ((2, at_b), (3, at_c))
+        ]
         a.events.remotes[3].deaf = True
         silent, other = found()
         assert silent == NextHop(1, (3,), "nothing", why="it takes no messages")

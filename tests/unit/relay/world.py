@@ -49,13 +49,13 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.carrier_group import CarrierSettings
+from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.relay.interest import InterestSettings
+from treecast.middleware.relay.next_hops import NextHops
 from treecast.middleware.relay.partitions.lost_disk import Recorded
 from treecast.middleware.relay.partitions.ports import PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
-from treecast.middleware.relay.distribution import Distribution
 from treecast.middleware.relay.view import ClusterView
-from treecast.middleware.relay.next_hops import NextHops
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import FsyncPolicy, LogSettings

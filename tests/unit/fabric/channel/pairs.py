@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treecast.middleware.fabric.channel.codec import NO_CONNECTION, Frame, Kind, decode_frame
-from treecast.middleware.fabric.channel.cutter import Scratch
-from treecast.middleware.fabric.channel.events import Ended, Event, Opened, Proven
 from treecast.middleware.fabric.channel.greeting import Identity
+from treecast.middleware.fabric.channel.incoming import Ended, Event, Opened, Proven, Scratch
 from treecast.middleware.fabric.channel.outgoing import Call, CallQueue
 from treecast.middleware.fabric.channel.session import Session
 from treecast.middleware.fabric.channel.settings import ChannelSettings

@@ -13,9 +13,8 @@ from tests.unit.fabric.channel.hosts import CLUSTER, KEY, QUICK, Host, connected
 from treecast.middleware.fabric.channel import Answer, ChannelError, ChannelSettings
 from treecast.middleware.fabric.channel.channels import Channels
 from treecast.middleware.fabric.channel.codec import Frame, Kind, Problem, encode_frame
-from treecast.middleware.fabric.channel.cutter import Scratch
-from treecast.middleware.fabric.channel.events import Ended, Event, Opened
 from treecast.middleware.fabric.channel.greeting import Identity
+from treecast.middleware.fabric.channel.incoming import Ended, Event, Opened, Scratch
 from treecast.middleware.fabric.channel.link import Link
 from treecast.middleware.fabric.channel.outgoing import Call, CallQueue
 from treecast.middleware.fabric.channel.session import Session

@@ -15,7 +15,7 @@ from tests.unit.fabric.channel.pairs import End, open_pair
 
 from treecast.middleware.fabric.channel import Answer, ChannelError, ChannelSettings
 from treecast.middleware.fabric.channel.codec import MAX_PAYLOAD, Kind
-from treecast.middleware.fabric.channel.events import Answered, Cancelled, Ended, Requested
+from treecast.middleware.fabric.channel.incoming import Answered, Cancelled, Ended, Requested
 from treecast.middleware.fabric.channel.outgoing import Call
 from treecast.middleware.model.errors import Fault, TreecastError
 

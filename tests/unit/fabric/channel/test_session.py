@@ -26,7 +26,7 @@ from treecast.middleware.fabric.channel.codec import (
     Problem,
     encode_frame,
 )
-from treecast.middleware.fabric.channel.events import (
+from treecast.middleware.fabric.channel.incoming import (
     Answered,
     Cancelled,
     Ended,
