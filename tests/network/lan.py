@@ -80,7 +80,7 @@ class LanHosts:
     def found(self, host: str) -> dict[str, list[tuple[str, str]]]:
         """Returns doctor's findings, (level, detail) by check."""
         by: dict[str, list[tuple[str, str]]] = {}
-        for one in self.ask(host, "doctor"):
+        for one in self.ask(host, "doctor") or []:
             by.setdefault(one["check"], []).append((one["level"], one["detail"]))
         return by
 

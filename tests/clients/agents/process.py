@@ -60,7 +60,7 @@ class AgentProcess:
             assert line.startswith(b"ready "), self.log.read_text()
         return self
 
-    def status(self) -> dict[str, Any]:
+    def _asked(self) -> dict[str, Any]:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=5) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -68,10 +68,13 @@ class AgentProcess:
         except OSError:
             return {}
 
+    def status(self) -> dict[str, Any]:
+        return self.until(bool, "it does not answer")
+
     def until(self, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
         """Returns the first status for which the condition holds."""
         deadline = time.monotonic() + self._patience
-        while not ((found := self.status()) and condition(found)):
+        while not ((found := self._asked()) and condition(found)):
             assert time.monotonic() < deadline, f"{what}: {found}\n{self.log.read_text()[-4000:]}"
             time.sleep(0.05)
         return found

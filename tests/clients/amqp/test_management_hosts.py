@@ -243,7 +243,8 @@ def test_what_is_shown_of_a_host_that_is_away(tmp_path: Path, name: Name) -> Non
         second.restart()
         until(lambda: call(second, "GET", "overview", None, f"{user}:{user}-word")[0] == 200)
         until(lambda: call(second, "GET", "overview")[0] == 401)
-        assert get(first, f"queues/%2F/{queue}", f"{user}:{user}-word")["messages"] == 2
+        login = f"{user}:{user}-word"
+        until(lambda: get(first, f"queues/%2F/{queue}", login).get("messages") == 2)
 
 
 def test_users_added_beside_a_password_file_stay(tmp_path: Path, start_daemon: Any) -> None:

@@ -49,7 +49,7 @@ def test_copies_and_replicas_are_cut_where_the_new_leader_parts(
             cluster.start(2)
             agent.until(lambda found: found["topics"][TOPIC]["leader_epoch"] > 0, "broker 2 does not lead")
             write(two, [b"new-%d" % number for number in range(5)])
-            agent.until(lambda found: found["cuts"] == 1, "the copy is not cut")
+            agent.until(lambda found: found["cuts"], "the copy is not cut")
             wanted = [b"both-%d" % number for number in range(10)] + [b"new-%d" % n for n in range(5)]
             for host in hosts:
                 here = host.ready["kafka"]

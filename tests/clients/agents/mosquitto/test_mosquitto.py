@@ -233,7 +233,7 @@ def test_a_second_agent_for_one_broker_refuses(brokers: dict[str, Broker], start
     assert second.process is not None
     assert second.process.wait(PATIENCE) == 1
     assert f"agent {ONE} of this cluster is connected" in second.log.read_text()
-    assert first.status()["serving"]
+    first.until(lambda now: now["serving"], "the first one serves no longer")
 
 
 def test_tls_with_a_client_certificate_and_a_user(
@@ -255,7 +255,7 @@ def test_tls_with_a_client_certificate_and_a_user(
         clients.append(daemon)
         daemon.subscribe("secured/#")
         one = start("secured", ["secured/# out 1"], broker=broker, table=f'{table}password = "secret"\n')
-        assert one.status()["connected"]
+        one.until(lambda now: now["connected"], "it is not connected")
         command = ["mosquitto_pub", "-h", "127.0.0.1", "-p", str(broker.port), "--cafile", str(certificate)]
         command += ["--cert", str(certificate), "--key", str(certificate), "-u", "treecast", "-P", "secret"]
         subprocess.run([*command, "-q", "1", "-t", "secured/x", "-m", "hello"], check=True)
