@@ -9,12 +9,13 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from bench.core.ports import free_port
 
 WAIT = 60.0
 _PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
@@ -34,12 +35,6 @@ def programs() -> Path | None:
     """The folder of the newest PostgreSQL's programs; None without one."""
     found = shutil.which("initdb")
     return _PLACES[-1] if _PLACES else Path(found).resolve().parent if found else None
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 class PostgresServer:

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from .process import Memory, ServerProcess, cpu_seconds, free_port, memory
+from .ports import free_port
+from .process import Memory, ServerProcess, cpu_seconds, memory
 
 
 class Peer(abc.ABC):

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +23,6 @@ class Memory:
     resident: int
     anonymous: int
     file: int
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def descendants(pid: int) -> list[int]:

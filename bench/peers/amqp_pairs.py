@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.core.peer import Server
-from bench.core.process import free_port
+from bench.core.ports import free_port
 from bench.workloads.amqp_load import crosses
 
 from .mqtt_pairs import TIMEOUT, Pair

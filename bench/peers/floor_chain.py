@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bench.chain.load import open_route
 from bench.core.chain import Chain, Route
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from treecast.middleware.load.connection import serves
 
 from .treecast_chain import TOPIC

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.core.peer import LocalServer
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from bench.peers.treecast import TreecastPeer
 
 INSTALL = "Mosquitto is not installed: `apt-get install mosquitto` (the service need not run)"

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.core.peer import Server
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from bench.workloads.mqtt_load import crosses
 
 from .floor_mqtt import FloorMqtt

@@ -36,7 +36,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.postgresql import PostgresServer, both, free_port
+from bench.core.ports import free_port
+from tests.postgresql import PostgresServer, both
 
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.entries import TopicEntry

@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.core.ports import free_port
+
 from treecast.middleware.daemon.process import DaemonProcess
 
 from .suite import Outcome, known_failures, report
@@ -70,9 +72,7 @@ def cluster() -> Iterator[tuple[str, int]]:
 def mosquitto() -> Iterator[tuple[str, int]]:
     """Runs the system's Mosquitto."""
     program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "mosquitto.conf"
         config.write_text(MOSQUITTO.format(port=port))

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.core.peer import LocalServer
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from treecast.middleware.load.connection import serves
 
 from .jars import HERE, class_path, ensure_jars, kafka_version

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.core.peer import LocalServer
-from bench.core.process import free_port
+from bench.core.ports import free_port
 from bench.peers.treecast import TreecastPeer
 
 from .federation import base_definitions

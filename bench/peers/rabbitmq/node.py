@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 
 # The real script on Debian; the one on the PATH changes user and directory first.
 DEBIAN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

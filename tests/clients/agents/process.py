@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from bench.core.process import free_port
+from bench.core.ports import free_port
 
 
 class AgentProcess:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pika
 import pika.exceptions
-from bench.core.process import free_port
+from bench.core.ports import free_port
 from bench.peers.rabbitmq.node import Node, PortMapper
 from tests.clients.agents.authority import Authority
 from tests.clients.agents.process import AgentProcess

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from bench.core.process import free_port
+from bench.core.ports import free_port
 from tests.clients.mqtt.paho_client import PATIENCE_S, Client
 
 from treecast.middleware.daemon.process import DaemonProcess

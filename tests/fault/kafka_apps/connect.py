@@ -12,7 +12,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core.process import free_port
+from bench.core.ports import free_port
 
 from .records import Reader
 from .site import Account, App, Worker, account, properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.core.process import free_port
+from bench.core.ports import free_port
 
 from .records import Feeder, Reader, make_topics
 from .site import Account, App, Worker, account, properties

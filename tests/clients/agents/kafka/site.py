@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from bench.peers.kafka import KafkaBroker, ensure_jars, run_tool
 from bench.peers.kafka.broker import JVM, PROPERTIES
 from bench.peers.kafka.jars import HERE, class_path

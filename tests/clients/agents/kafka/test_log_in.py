@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.core.process import free_port
+from bench.core.ports import free_port
 from bench.peers.kafka import run_tool
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic

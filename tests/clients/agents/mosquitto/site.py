@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-from bench.core.process import ServerProcess, free_port
+from bench.core.ports import free_port
+from bench.core.process import ServerProcess
 from bench.peers.mosquitto import listens, program
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
