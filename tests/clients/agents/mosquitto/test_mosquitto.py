@@ -124,6 +124,17 @@ def test_topics_are_mapped_and_the_older_version_serves(
     assert there.messages.empty()
 
 
+def kept(client: Client, before: dict[str, bytes], wanted: dict[str, bytes]) -> None:
+    """Reads until what a client knows of retained messages is as wanted. An agent that comes back may repeat
+    what its broker has already, since it was not told how far the broker is."""
+    known = dict(before)
+    while known != wanted:
+        one = client.next()
+        known[one.topic] = one.payload
+        if not one.payload:
+            del known[one.topic]
+
+
 def test_retained_messages_are_the_same_at_all_sites(
     brokers: dict[str, Broker], start: Start, clients: list[Client]
 ) -> None:
@@ -143,12 +154,8 @@ def test_retained_messages_are_the_same_at_all_sites(
     here.publish("kept/a", b"2", 1, retain=True)
     here.publish("kept/b", b"", 1, retain=True)
     agents[OTHER] = start(OTHER, rule)
-    # An agent that comes back may repeat what its broker has already: it was not told how far the broker is.
-    came: set[tuple[str, bytes]] = set()
-    while not came >= {("kept/a", b"2"), ("kept/b", b"")}:
-        one = there.next()
-        came.add((one.topic, one.payload))
-    assert came <= {("kept/a", b"2"), ("kept/b", b""), ("kept/c", b"1")}
+    last = {"kept/a": b"2", "kept/c": b"1"}
+    kept(there, {"kept/a": b"1", "kept/b": b"1", "kept/c": b"1"}, last)
     found = agents[OTHER].until(lambda now: now["lag"] == 0, "the broker does not take them")
     connects = found["counters"]["connects"]  # the agent may not have noticed at once that the broker went
     brokers[OTHER].stop()
@@ -161,10 +168,7 @@ def test_retained_messages_are_the_same_at_all_sites(
     late = brokers[OTHER].client("late")
     clients.append(late)
     subscribe(late, "kept/#", 1)
-    assert {(one.topic, one.payload) for one in (late.next(), late.next())} == {
-        ("kept/a", b"2"),
-        ("kept/c", b"1"),
-    }
+    kept(late, {}, last)
     late.publish("kept/c", b"3", 1, retain=True)  # and the other way, after all that
     subscribe(here, "kept/c", 1)
     while here.next().payload != b"3":
