@@ -2,9 +2,10 @@
 python -m tests.fuzz segments [--seconds S] [--seed N]
 
 `segments` needs nothing. It gives a host of the fabric segments of all kinds with a valid tag, for 600
-seconds as a rule. It ends with 1 at the first step after which something is wrong; life and step show it
-again. The others need atheris (`pip install atheris`). They exit with 0 after N runs, or stop at an input
-that raises an unexpected exception. atheris keeps such inputs, and slow ones, in files below out/fuzz.
+seconds as a rule. It ends with 1 at the first step after which something is wrong, and keeps a log of all
+steps, which `python -m tests.replay FILE` gives again. The others need atheris (`pip install atheris`). They
+exit with 0 after N runs, or stop at an input that raises an unexpected exception. atheris keeps such inputs,
+and slow ones, in files below out/fuzz.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from treecast.middleware.fabric.core.log import Log
@@ -244,19 +244,25 @@ class Forger:
         return encode_header(RelayHeader(kind, rng.randint(1, MOST_HOPS), tuple(hosts))) + segment
 
 
-class Attacked:
-    """The fabric of one host, its streams, and a clock that steps set."""
+Step = list[Any]
+Sizes = list[tuple[int, int]]  # of messages: records and bytes
 
-    def __init__(self, seed: int, loop: asyncio.AbstractEventLoop) -> None:
+
+class Attacked:
+    """The fabric of one host, its streams, and a clock that steps set. A world of `tests.replay`."""
+
+    def __init__(self, seed: int) -> None:
+        """`seed`: of what the host and the attacker draw, each by itself."""
         self.raised: list[str] = []  # what reached the loop
         self.rng = random.Random(seed)
         self.forger = Forger(self.rng)
         self.now = 100.0
         self.counters = FabricCounters()
-        self._loop = loop
+        own = random.Random(f"host {seed}")
+        self._loop = loop = asyncio.new_event_loop()
         loop.set_exception_handler(self._reached)
         settings = FabricSettings(stream=SETTINGS, carriers=("relay", "ip-multicast"), assembly_bytes=400_000)
-        self.fabric = Fabric(HOST, settings, KEYS, self.counters, self.rng, clock=lambda: self.now)
+        self.fabric = Fabric(HOST, settings, KEYS, self.counters, own, clock=lambda: self.now)
         self.fabric.open(("127.0.0.1", 0), loop)
         self.fabric.on_probe = self._probed
         for host in OTHERS:
@@ -274,7 +280,6 @@ class Attacked:
         self.origins: list[Origin] = []
         self.joined: list[JoinedStream] = []
         self._buffer = memoryview(bytearray(1 << 17))
-        self.renew()
 
     def _reached(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.raised.append(f"{context.get('message')}: {context.get('exception')!r}")
@@ -282,60 +287,84 @@ class Attacked:
     def _probed(self, host: int, state: int, nonce: int) -> None:
         self.probed = [(state, nonce)]
 
-    def renew(self) -> None:
-        """Begins all attacked streams again, at other places."""
-        for origin in self.origins:
-            origin.forget()
-        for joined in self.joined:
-            joined.leave()
-        rng, fabric = self.rng, self.fabric
-        first = rng.choice((0, 1000, (1 << 53) - 5, (1 << 64) - 3000))
-        self.forger.near = first
-        self.origins = []
-        for stream in (1, 2):
-            log = Log(first, SETTINGS.log_bytes, SETTINGS.log_age)
-            origin = fabric.originate(stream, 1, log=log)
-            self.origins.append(origin)
-            for host in OTHERS[: rng.randint(1, 3)]:
-                origin.add_receiver(host, first)
-            self._grow(origin)
-        if rng.random() < 0.3:
-            self.origins[0].use_carrier("relay", OTHERS)
-        self.joined = [
-            fabric.join(2, stream, 1, self.sink, progress=Progress(first, first), keeps=rng.random() < 0.3)
-            for stream in (5, 6, 7)
-        ]
+    # --- what is drawn
 
-    def _grow(self, origin: Origin) -> None:
-        """Appends messages to an origin's log, some of several segments."""
-        log = origin.sender.log
-        assert isinstance(log, Log)
-        for _ in range(self.rng.randint(1, 20)):
-            if log.end > (1 << 64) - 100:
-                return
-            payload = bytes(self.rng.choice((0, 10, 900, 5000)))
-            log.append(Message(log.end, self.rng.randint(1, 3), payload), self.now)
-        origin.grown()
-
-    @property
-    def streams(self) -> list[tuple[int, int, int]]:
-        return [(HOST, 1, 1), (HOST, 2, 1), (2, 5, 1), (2, 6, 1), (2, 7, 1), (2, 5, 2)]
-
-    def step(self) -> None:
-        """A few segments, and a turn. Now and then streams begin again, or grow."""
+    def round(self) -> Iterator[Step]:
+        """Draws a few segments, now and then after other changes. Each step is given before the next is
+        drawn, since what an attacker aims at depends on it."""
         rng = self.rng
-        if rng.random() < 0.05:
-            self.renew()
+        if not self.origins or rng.random() < 0.05:
+            yield self._renewal()
         if rng.random() < 0.1:
-            self._grow(rng.choice(self.origins))
-        if self.joined and rng.random() < 0.5:
+            yield ["grow", rng.randrange(2), self._sizes()]
+        if rng.random() < 0.5:
             self.forger.near = rng.choice(self.joined).next
         elif rng.random() < 0.5:
             self.forger.near = rng.choice(self.origins).sender.end
         packets = [self.forger.segment(self.streams) for _ in range(rng.randint(1, 8))]
-        self.give([self.forger.relayed(one) if rng.random() < 0.1 else one for one in packets])
-        self.now += rng.choice((0.0, 0.0001, 0.01, 0.3, 2.0))
+        packets = [self.forger.relayed(one) if rng.random() < 0.1 else one for one in packets]
+        yield ["attack", [one.hex() for one in packets], rng.choice((0.0, 0.0001, 0.01, 0.3, 2.0))]
+
+    def look(self) -> Step:
+        return ["check", self.rng.getrandbits(64)]
+
+    def _renewal(self) -> Step:
+        rng = self.rng
+        first = rng.choice((0, 1000, (1 << 53) - 5, (1 << 64) - 3000))
+        origins = [(rng.randint(1, 3), self._sizes()) for _ in range(2)]
+        return ["renew", first, origins, rng.random() < 0.3, [rng.random() < 0.3 for _ in range(3)]]
+
+    def _sizes(self) -> Sizes:
+        rng = self.rng
+        return [(rng.randint(1, 3), rng.choice((0, 10, 900, 5000))) for _ in range(rng.randint(1, 20))]
+
+    # --- steps
+
+    def step(self, what: str, *arguments: Any) -> None:
+        getattr(self, what)(*arguments)
+
+    def renew(self, first: int, origins: list[tuple[int, Sizes]], relays: bool, keeps: list[bool]) -> None:
+        """Begins all attacked streams again, at another place. `origins`: of each the number of receivers,
+        and its messages. `relays`: the first one goes by relay. `keeps`: of each joined stream."""
+        for origin in self.origins:
+            origin.forget()
+        for joined in self.joined:
+            joined.leave()
+        self.forger.near = first
+        self.origins = []
+        for stream, (receivers, sizes) in enumerate(origins, 1):
+            log = Log(first, SETTINGS.log_bytes, SETTINGS.log_age)
+            self.origins.append(self.fabric.originate(stream, 1, log=log))
+            for host in OTHERS[:receivers]:
+                self.origins[-1].add_receiver(host, first)
+            self.grow(stream - 1, sizes)
+        if relays:
+            self.origins[0].use_carrier("relay", OTHERS)
+        self.joined = [
+            self.fabric.join(2, stream, 1, self.sink, progress=Progress(first, first), keeps=kept)
+            for stream, kept in enumerate(keeps, 5)
+        ]
+
+    def grow(self, which: int, sizes: Sizes) -> None:
+        """Appends messages to an origin's log, some of several segments."""
+        origin = self.origins[which]
+        log = origin.sender.log
+        assert isinstance(log, Log)
+        for records, size in sizes:
+            if log.end > (1 << 64) - 100:
+                return
+            log.append(Message(log.end, records, bytes(size)), self.now)
+        origin.grown()
+
+    def attack(self, packets: list[str], seconds: float) -> None:
+        """Hands packets on, lets time pass, and lets the host work."""
+        self.give([bytes.fromhex(one) for one in packets])
+        self.now += seconds
         self.work()
+
+    @property
+    def streams(self) -> list[tuple[int, int, int]]:
+        return [(HOST, 1, 1), (HOST, 2, 1), (2, 5, 1), (2, 6, 1), (2, 7, 1), (2, 5, 2)]
 
     def give(self, packets: list[bytes]) -> None:
         """Hands packets on as an inlet does that has read them from a socket."""
@@ -349,12 +378,11 @@ class Attacked:
         self.fabric._work_soon()
         self._loop.run_until_complete(asyncio.sleep(0))
 
-    def goes_on(self) -> bool:
+    def goes_on(self, nonce: int) -> bool:
         """Whether a message of the spared stream is delivered once it is here, and a probe is heard."""
         before = self.spared.taken
         message = Message(self._spared_next, 1, b"spared")
         self._spared_next += 1
-        nonce = self.rng.getrandbits(64)
         self.give([encode(one, KEYS) for one in cut(message, 1400, SPARED, SPARED[0])])
         self.give([encode(control(Kind.PROBE, 4, 0, 0, 4, Probe(0, nonce).encode()), KEYS)])
         for _ in range(3):
@@ -368,13 +396,30 @@ class Attacked:
             [one.sender.log.bytes for one in self.origins if isinstance(one.sender.log, Log)]
         )
 
-    def check(self) -> None:
+    def check(self, nonce: int) -> None:
         """Raises AssertionError if the host is not as well as before."""
         assert self.raised == [], self.raised[0]
         assert self.counters.isolated == {}, self.counters.isolated
         assert self.memory < MEMORY, self.memory
-        assert self.goes_on(), "a stream that nobody attacks has stopped"
+        assert self.goes_on(nonce), "a stream that nobody attacks has stopped"
+
+    def said(self) -> object:
+        """What was taken, and what the packets have done."""
+        places = [one.next for one in self.joined]
+        counters = self.counters
+        return (
+            self.sink.taken,
+            self.spared.taken,
+            places,
+            self.memory,
+            counters.refused,
+            counters.sent_packets,
+        )
+
+    def end(self) -> None:
+        """Each life ends with a check of its own."""
 
     def close(self) -> None:
         self.fabric.close()
         self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()

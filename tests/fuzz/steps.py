@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import resource
 import time
 from typing import Final
 
-from tests.fuzz.segments import Attacked
+from tests.fuzz.segments import Attacked, Step
+from tests.replay import Log, kept
 
 LIFE: Final = 2000  # steps
 LOOK_EVERY: Final = 50  # steps
@@ -19,25 +19,34 @@ class FoundError(Exception):
     """Something is wrong after a step. The text says what, and what shows it again."""
 
 
-def live(seed: int, steps: int = LIFE) -> float:
-    """One host's life. Returns the longest processor time of a step, in seconds. Raises FoundError."""
-    loop = asyncio.new_event_loop()
+def live(seed: int, steps: int = LIFE) -> tuple[Log, float]:
+    """One host's life. Returns its log, and the longest processor time of a step in seconds.
+
+    Raises FoundError; then the log is kept.
+    """
+    log, longest = Log("segments", {"seed": seed}), 0.0
+    host = Attacked(seed)
     try:
-        host = Attacked(seed, loop)
-        longest = 0.0
-        for step in range(1, steps + 1):
-            before = time.process_time()
-            try:
-                host.step()
-                longest = max(longest, time.process_time() - before)
-                if step % LOOK_EVERY == 0 or step == steps:
-                    host.check()
-            except Exception as error:
-                raise FoundError(f"life {seed}, step {step}: {error!r}") from error
-        host.close()
-        return longest
+        with kept(log):
+            for number in range(1, steps + 1):
+                for step in host.round():
+                    longest = max(longest, give(host, log, step))
+                if number % LOOK_EVERY == 0 or number == steps:
+                    give(host, log, host.look())
+    except Exception as error:
+        again = "; ".join(error.__notes__)
+        raise FoundError(f"life {seed}, step {len(log.steps)}: {error!r}; {again}") from error
     finally:
-        loop.close()
+        host.close()
+    return log, longest
+
+
+def give(host: Attacked, log: Log, step: Step) -> float:
+    """Gives one step. Returns its processor time in seconds."""
+    log.steps.append(step)
+    before = time.process_time()
+    host.step(*step)
+    return time.process_time() - before
 
 
 def command(seed: int, seconds: float) -> int:
@@ -46,7 +55,7 @@ def command(seed: int, seconds: float) -> int:
     longest, lives, settled = 0.0, 0, 0
     while time.monotonic() - began < seconds:
         try:
-            longest = max(longest, live(seed + lives))
+            longest = max(longest, live(seed + lives)[1])
         except FoundError as error:
             print(f"FOUND after {lives} lives: {error}")
             return 1

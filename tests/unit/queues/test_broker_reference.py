@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import replay
 from tests.unit.queues import broker_reference as plain
 from tests.unit.queues.host import bodies_of, run
 
@@ -48,13 +49,13 @@ queue_arguments = st.fixed_dictionaries(
 )
 small = st.integers(0, 11)
 Step = tuple[str, dict[str, object], int, int, int]
-_steps = ["publish"] * 5 + ["end"] * 4 + ["wait", "get", "consume"] * 2
+_steps = ["publish"] * 5 + ["settle"] * 4 + ["wait", "get", "consume"] * 2
 _rare = [
     "declare",
     "bind",
     "bind",
     "cancel",
-    "close",
+    "leave",
     "unbind",
     "delete",
     "purge",
@@ -66,6 +67,14 @@ _rare = [
 steps = st.lists(
     st.tuples(st.sampled_from(_steps + _rare), queue_arguments, small, small, small), max_size=50
 )
+
+
+BEGIN: list[Step] = [
+    ("declare", {}, 0, 1, 0),
+    ("declare", {"x-max-length": 2, "x-dead-letter-exchange": "x"}, 1, 1, 0),
+    ("exchange", {}, 0, 2, 0),
+    ("bind", {}, 0, 0, 5),
+]
 
 
 class FollowedHost(VirtualHost):
@@ -124,6 +133,7 @@ class World:
         self.deliveries: list[tuple[Eater, Part, int, bytes]] = []
         self.held: list[tuple[MessageQueue, Part, int, plain.Queue, plain.Entry, Eater | None]] = []
         self.tags = self.bodies = 0
+        self.came: list[tuple[str, str]] = []  # all deliveries: consumer and body
 
     # --- comparisons
 
@@ -132,6 +142,7 @@ class World:
         assert (eater.of, body) == (of, entry.message.body)
         assert part.redelivered == entry.redelivered
         assert part.deliveries == entry.failures
+        self.came.append((of.tag, body.decode()))
         if not of.no_ack:
             self.held.append((eater.queue, part, number, of_queue, entry, eater))
 
@@ -312,7 +323,7 @@ class World:
             self.host.cancel(eater.queue, eater, self.now)
             self.plain.cancel(eater.of_queue, eater.of)
 
-    def close(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
+    def leave(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
         """The channel of a consumer ends."""
         if not self.eaters:
             return
@@ -347,7 +358,7 @@ class World:
         found = [(one.queue.decode(), one.reason, one.count) for one in part.run.deaths]
         assert found == [(one.queue, one.reason, one.count) for one in entry.message.deaths]
 
-    def end(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
+    def settle(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
         """Settles one message, or all that are held of its part."""
         if not self.held:
             return
@@ -386,7 +397,14 @@ class World:
 
     # --- the end
 
-    def drain(self) -> None:
+    def said(self) -> object:
+        rows = {name.decode(): (one.ready, one.unsettled) for name, one in self.host.queues.items()}
+        return self.came, rows
+
+    def close(self) -> None:
+        """It is in memory."""
+
+    def end(self) -> None:
         """Removes everything; the store is empty afterwards."""
         while self.eaters:
             self.cancel({}, 0, 0, 0)
@@ -409,12 +427,4 @@ class World:
 @given(steps, st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_a_virtual_host_does_what_the_reference_does(program: list[Step], spills: bool) -> None:
-    world = World(spills)
-    begin: list[Step] = [
-        ("declare", {}, 0, 1, 0),
-        ("declare", {"x-max-length": 2, "x-dead-letter-exchange": "x"}, 1, 1, 0),
-    ]
-    begin += [("exchange", {}, 0, 2, 0), ("bind", {}, 0, 0, 5)]
-    for step in [*begin, *program]:
-        world.step(*step)
-    world.drain()
+    replay.play(replay.Log("queues", {"spills": spills}, [*BEGIN, *program]))
