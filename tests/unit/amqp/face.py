@@ -6,6 +6,7 @@ import random
 from typing import TypeVar
 
 from pamqp import base, body, commands, frame, header
+from tests.unit.script import Like, Script
 
 from treecast.middleware.broker.queues import LocalVirtualHosts, MemoryStore, QueueSettings, Recorder
 from treecast.shims.amqp import AmqpHost, AmqpSettings, OpenAccess, Session
@@ -65,12 +66,16 @@ class Message:
         self.body = b""
         self.pieces: list[int] = []
 
+    def __getattr__(self, name: str) -> object:
+        """The fields of the method."""
+        return getattr(self.method, name)
+
     @property
     def headers(self) -> dict[str, object]:
         return dict(self.properties.headers or {})
 
 
-class Client:
+class Client(Script):
     """One connection to a `MemoryHost`, and the edge of its session. Bytes are sent at once; `got()` returns
     the methods since its last call.
     """
@@ -99,6 +104,22 @@ class Client:
 
     def send(self, *methods: base.Frame, channel: int = 1) -> None:
         self.send_bytes(b"".join(frame.marshal(method, channel) for method in methods))
+
+    def give(self, *given: base.Frame | bytes) -> None:
+        """Methods of the connection go to channel 0, others to channel 1."""
+        self.send_bytes(
+            b"".join(
+                [
+                    one
+                    if isinstance(one, bytes)
+                    else frame.marshal(one, not one.name.startswith("Connection"))
+                    for one in given
+                ]
+            )
+        )
+
+    def take(self) -> list[object]:
+        return self.got()
 
     def got_bytes(self) -> bytes:
         data = self.session.output.take()
@@ -199,6 +220,11 @@ class Client:
         assert isinstance(one, Channel.Close | Connection.Close), describe(one)
         assert isinstance(one, Connection.Close) == (channel == 0)
         return channel, one.reply_code
+
+
+def came(*bodies: bytes, **fields: object) -> list[Like]:
+    """Messages with these bodies, and with these fields of their methods."""
+    return [Like(Message, body=one, **fields) for one in bodies]
 
 
 def describe(one: object) -> str:

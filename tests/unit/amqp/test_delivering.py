@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from pamqp import commands
-from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Message, Queue, publish
+from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Message, Queue, came, publish
+from tests.unit.script import Like
 
 Exchange = commands.Exchange
 Tx = commands.Tx
@@ -43,13 +44,10 @@ def test_prefetch_holds_back_and_an_ack_makes_room(client: Client) -> None:
     client.declare()
     client.ask(Basic.Qos(prefetch_count=2), Basic.QosOk)
     client.publish("q", *[b"%d" % n for n in range(5)])
-    assert [one.body for one in client.consume()] == [b"0", b"1"]  # type: ignore[attr-defined]
-    client.send(Basic.Ack(1))
-    assert client.bodies() == [b"2"]
-    client.send(Basic.Ack(3, True))
-    assert client.bodies() == [b"3", b"4"]
-    client.send(Basic.Ack(0, True))
-    assert client.bodies() == []
+    client << Basic.Consume(queue="q") >> [Basic.ConsumeOk, *came(b"0", b"1")]
+    client << Basic.Ack(1) >> came(b"2")
+    client << Basic.Ack(3, True) >> came(b"3", b"4")
+    client << Basic.Ack(0, True) >> []
     assert client.session.channels.by_number[1].settling.unsettled.count == 0
 
 
@@ -68,10 +66,8 @@ def test_acks_in_a_row_out_of_order_and_of_ranges(client: Client) -> None:
     assert len(client.consume()) == 10
     client.send(*[Basic.Ack(tag) for tag in (1, 2, 3, 7, 5, 8)])
     assert client.session.channels.by_number[1].settling.unsettled.count == 4
-    client.send(Basic.Nack(9, False, True), Basic.Reject(4, True))
-    again = client.messages()
-    assert sorted(one.body for one in again) == [b"3", b"8"]
-    assert all(one.method.redelivered for one in again)  # type: ignore[attr-defined]
+    client << [Basic.Nack(9, False, True), Basic.Reject(4, True)]
+    client >> came(b"3", b"8", redelivered=True)
     client.drop()
     assert client.host.vhost.queue(b"q").ready == 4
 
@@ -83,78 +79,57 @@ def test_what_a_lost_client_had_goes_back_in_order(host: MemoryHost) -> None:
     assert len(first.consume()) == 6
     first.send(Basic.Ack(3))
     first.drop()
-    found = second.consume()
-    assert [one.body for one in found] == [b"0", b"1", b"3", b"4", b"5"]  # type: ignore[attr-defined]
-    assert all(one.method.redelivered for one in found)  # type: ignore[attr-defined]
-    assert [one.method.delivery_tag for one in found] == [1, 2, 3, 4, 5]  # type: ignore[attr-defined]
+    second << Basic.Consume(queue="q")
+    found = second >> [Basic.ConsumeOk, *came(b"0", b"1", b"3", b"4", b"5", redelivered=True)]
+    assert [one.delivery_tag for one in found[1:]] == [1, 2, 3, 4, 5]
 
 
 def test_recover_gives_all_back(client: Client) -> None:
     client.declare()
     client.publish("q", b"1", b"2")
     assert len(client.consume()) == 2
-    client.send(Basic.Recover(True))
-    found = client.got()
-    assert isinstance(found[0], Basic.RecoverOk)
-    assert [one.body for one in found[1:]] == [b"1", b"2"]  # type: ignore[attr-defined]
+    client << Basic.Recover(True) >> [Basic.RecoverOk, *came(b"1", b"2")]
 
 
 def test_getting_one_by_one(client: Client) -> None:
     client.declare()
-    client.ask(Basic.Get(queue="q"), Basic.GetEmpty)
+    client << Basic.Get(queue="q") >> Basic.GetEmpty
     client.publish("q", b"1", b"2")
-    client.send(Basic.Get(queue="q"))
-    (found,) = client.messages()
-    assert isinstance(found.method, Basic.GetOk)
-    assert (found.body, found.method.message_count, found.method.delivery_tag) == (b"1", 1, 1)
-    client.send(Basic.Get(queue="", no_ack=True))
-    assert client.bodies() == [b"2"]
-    client.send(Basic.Reject(1, True), Basic.Get(queue="q"))
-    (again,) = client.messages()
-    assert again.method.redelivered  # type: ignore[attr-defined]
-    assert again.method.delivery_tag == 3  # type: ignore[attr-defined]
+    client << Basic.Get(queue="q") >> came(b"1", message_count=1, delivery_tag=1)
+    client << Basic.Get(queue="", no_ack=True) >> came(b"2")
+    client << [Basic.Reject(1, True), Basic.Get(queue="q")] >> came(b"1", redelivered=True, delivery_tag=3)
 
 
 def test_confirms_of_a_chunk_are_one_and_returns_come_before(client: Client) -> None:
     client.declare()
     client.ask(Confirm.Select(), Confirm.SelectOk)
-    client.publish("q", *[b"x"] * 50)
-    (confirm,) = client.got()
-    assert isinstance(confirm, Basic.Ack)
-    assert (confirm.delivery_tag, confirm.multiple) == (50, True)
-    client.publish("nobody", b"back", mandatory=True)
-    returned, confirm = client.got()
-    assert isinstance(returned, Message)
-    assert isinstance(returned.method, Basic.Return)
-    assert (returned.method.reply_code, returned.method.reply_text) == (312, "NO_ROUTE")
-    assert (returned.body, returned.method.routing_key) == (b"back", "nobody")
-    assert isinstance(confirm, Basic.Ack)
-    assert (confirm.delivery_tag, confirm.multiple) == (51, False)
+    client << [publish("q", b"x")] * 50 >> Like(Basic.Ack, delivery_tag=50, multiple=True)
+    (
+        client
+        << publish("nobody", b"back", mandatory=True)
+        >> [
+            *came(b"back", reply_code=312, reply_text="NO_ROUTE", routing_key="nobody"),
+            Like(Basic.Ack, delivery_tag=51, multiple=False),
+        ]
+    )
 
 
 def test_a_smaller_message_may_fit_behind_one_that_is_refused(client: Client) -> None:
     client.declare(max_length_bytes=10, overflow="reject-publish")
     client.ask(Confirm.Select(), Confirm.SelectOk)
-    client.publish("q", b"1234", b"12345678", b"12345", b"12", b"1")
-    found = [(type(one), one.delivery_tag, one.multiple) for one in client.got()]  # type: ignore[attr-defined]
-    assert found == [
-        (Basic.Ack, 1, False),
-        (Basic.Nack, 2, False),
-        (Basic.Ack, 3, False),
-        (Basic.Nack, 4, False),
-        (Basic.Ack, 5, False),
-    ]
+    client << [publish("q", one) for one in (b"1234", b"12345678", b"12345", b"12", b"1")]
+    kinds = enumerate((Basic.Ack, Basic.Nack, Basic.Ack, Basic.Nack, Basic.Ack), 1)
+    client >> [Like(kind, delivery_tag=tag, multiple=False) for tag, kind in kinds]
 
 
 def test_what_a_full_queue_refuses_is_nacked(client: Client) -> None:
     client.declare(max_length=3, overflow="reject-publish")
     client.ask(Confirm.Select(), Confirm.SelectOk)
-    client.publish("q", *[b"x"] * 5)
-    ack, nack = client.got()
-    assert isinstance(ack, Basic.Ack)
-    assert (ack.delivery_tag, ack.multiple) == (3, True)
-    assert isinstance(nack, Basic.Nack)
-    assert (nack.delivery_tag, nack.multiple) == (5, True)
+    client << [publish("q", b"x")] * 5
+    client >> [
+        Like(Basic.Ack, delivery_tag=3, multiple=True),
+        Like(Basic.Nack, delivery_tag=5, multiple=True),
+    ]
 
 
 def test_dead_letters_say_where_they_were(client: Client) -> None:

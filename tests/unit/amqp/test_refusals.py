@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from pamqp import commands, frame
 from tests.unit.amqp.face import Basic, Channel, Client, Connection, MemoryHost, Queue, content, publish
+from tests.unit.script import Like
 
 from treecast.middleware.broker.queues import QueueSettings, Reason
 from treecast.shims.amqp import AmqpSettings, codec, session_table
@@ -138,8 +139,7 @@ def test_each_refusal_has_its_code(
         client.ask(Channel.Open(), Channel.OpenOk, 2)
     else:
         assert client.session.state.failure.startswith(codec.NAMES[code])
-        client.send_bytes(PUBLISH)
-        assert client.got() == []
+        client << PUBLISH >> []
         client.send(Connection.CloseOk(), channel=0)
         assert client.session.state.phase == session_table.CLOSED
         assert client.session.output.closing
@@ -175,30 +175,23 @@ def test_unexpected_content_names_the_publish_that_it_interrupts(
     client: Client, sent: bytes, index: int
 ) -> None:
     client.declare()
-    client.send_bytes(sent)
-    (close,) = client.got()
-    assert isinstance(close, Connection.Close)
-    assert (close.reply_code, close.class_id << 16 | close.method_id) == (505, index)
+    (close,) = client << sent >> Like(Connection.Close, reply_code=505)
+    assert close.class_id << 16 | close.method_id == index
 
 
 def test_what_still_comes_on_a_channel_that_ends_is_not_looked_at(client: Client) -> None:
     client.declare()
     client.send_bytes(publish("q", b"1", "no") + publish("q", b"2") * 3 + marshal(Basic.Ack(99)))
     assert client.closed() == (1, 404)
-    client.send_bytes(publish("q", b"3") + marshal(Channel.CloseOk()) + marshal(Channel.Open()))
-    (answer,) = client.got()
-    assert isinstance(answer, Channel.OpenOk)
+    client << [publish("q", b"3"), Channel.CloseOk(), Channel.Open()] >> Channel.OpenOk
     assert client.count() == 0
 
 
 def test_confirms_are_said_before_the_channel_ends(client: Client) -> None:
     client.declare()
     client.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
-    client.send_bytes(publish("q", b"1") * 3 + publish("q", b"2", "no"))
-    confirm, close = client.got()
-    assert isinstance(confirm, Basic.Ack)
-    assert confirm.delivery_tag == 3
-    assert isinstance(close, Channel.Close)
+    client << publish("q", b"1") * 3 + publish("q", b"2", "no")
+    client >> [Like(Basic.Ack, delivery_tag=3), Channel.Close]
 
 
 def test_a_consumer_tag_is_used_once(client: Client) -> None:
@@ -359,10 +352,7 @@ def logged_in(access: OneUser) -> Client:
 )
 def test_who_may_not_write(attempt: Callable[[], bytes]) -> None:
     client = logged_in(OneUser())
-    client.send_bytes(attempt())
-    (close,) = client.got()
-    assert isinstance(close, Channel.Close)
-    assert close.reply_code == 403
+    (close,) = client << attempt() >> Like(Channel.Close, reply_code=403)
     assert "refused for user 'guest'" in close.reply_text
 
 

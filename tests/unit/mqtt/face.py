@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.unit.script import Script
 from tests.unit.stores import flushed
 
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
@@ -50,7 +51,7 @@ def packets_of(data: bytes, version: int) -> list[Packet]:
     return found
 
 
-class Client:
+class Client(Script):
     """One connection to a `MemoryHost`, and the edge of its session. Bytes are sent at once; `got()` returns
     the packets since its last call.
     """
@@ -94,6 +95,16 @@ class Client:
         self.host.end_turn()
         data, self.written = self.written, b""
         return data
+
+    def give(self, *given: Packet | bytes) -> None:
+        self.send_bytes(
+            b"".join([one if isinstance(one, bytes) else encode(one, self.version) for one in given])
+        )
+
+    def take(self) -> list[Packet]:
+        found = self.got()
+        assert not any(isinstance(one, Disconnect) for one in found) or self.session.output.closing
+        return found
 
     def got(self) -> list[Packet]:
         return packets_of(self.got_bytes(), self.version)

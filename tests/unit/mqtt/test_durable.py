@@ -84,15 +84,12 @@ def test_qos_2_from_the_client_is_handed_over_once(durable: MemoryHost) -> None:
     pub.got()
     durable.crash()
     pub = lasting(durable, "p")
-    pub.send(Publish(b"t", b"x", 2, False, True, 9))
-    assert pub.got() == [Ack(codec.PUBREC, 9)]
-    pub.ack(codec.PUBREL, 9)
-    assert pub.got() == [Ack(codec.PUBCOMP, 9)]
+    pub << Publish(b"t", b"x", 2, False, True, 9) >> Ack(codec.PUBREC, 9)
+    pub << Ack(codec.PUBREL, 9) >> Ack(codec.PUBCOMP, 9)
     durable.crash()
     assert lasting(durable, "s").payloads() == [b"x"]
     pub = lasting(durable, "p")
-    pub.ack(codec.PUBREL, 9)
-    assert pub.got() == [Ack(codec.PUBCOMP, 9, codec.PACKET_ID_NOT_FOUND)]
+    pub << Ack(codec.PUBREL, 9) >> Ack(codec.PUBCOMP, 9, codec.PACKET_ID_NOT_FOUND)
 
 
 def test_retained_messages_are_there_after_a_kill(durable: MemoryHost) -> None:

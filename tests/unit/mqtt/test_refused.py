@@ -56,7 +56,7 @@ def test_version_5_is_told_why(
     durable.hub.use_recorder(topics)
     client = lasting(durable, V5)
     send(client, b"2", qos, 9)
-    assert client.got() == [Ack(kind, 9)]
+    client >> Ack(kind, 9)
     assert topics.payloads == [b"2"]
 
 
@@ -85,12 +85,12 @@ def test_version_311_is_not_told_what_is_never_taken(durable: MemoryHost, topics
     """As by Mosquitto. A client that was disconnected would repeat it, and nothing else."""
     client = lasting(durable, V311)
     send(client, TOO_LARGE, qos, 9)
-    assert client.got() == [Ack(codec.PUBACK if qos == 1 else codec.PUBREC, 9)]
+    client >> Ack(codec.PUBACK if qos == 1 else codec.PUBREC, 9)
     if qos == 2:
         client.ack(codec.PUBREL, 9)
-        assert client.got() == [Ack(codec.PUBCOMP, 9)]
+        client >> Ack(codec.PUBCOMP, 9)
     send(client, b"2", 1, 10)
-    assert client.got() == [Ack(codec.PUBACK, 10)]
+    client >> Ack(codec.PUBACK, 10)
     assert topics.payloads == [b"2"]
 
 
@@ -103,7 +103,7 @@ def test_version_311_repeats_what_may_be_taken_later(durable: MemoryHost, topics
     send(client, b"2", qos, 9)
     send(client, b"3", qos, 10)
     kind = codec.PUBACK if qos == 1 else codec.PUBREC
-    assert client.got() == [Ack(kind, 8)]
+    client >> Ack(kind, 8)
     assert ended(client) is None
     client.drop()
     topics.fault = None
@@ -111,7 +111,7 @@ def test_version_311_repeats_what_may_be_taken_later(durable: MemoryHost, topics
     durable.hub.use_recorder(topics)
     client = lasting(durable, V311)
     send(client, b"2", qos, 9, again=True)
-    assert client.got() == [Ack(kind, 9)]
+    client >> Ack(kind, 9)
     assert topics.payloads == [b"1", b"2"]
 
 
@@ -119,5 +119,5 @@ def test_qos_0_is_dropped(durable: MemoryHost, topics: Topics) -> None:
     client = durable.connected("p")
     client.publish("t", TOO_LARGE)
     client.publish("t", b"2")
-    assert client.got() == []
+    client >> []
     assert topics.payloads == [b"2"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.mqtt.face import MemoryHost, ended
+from tests.unit.script import Like
 
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
@@ -19,7 +20,6 @@ from treecast.shims.mqtt.codec_packets import (
     Subscribe,
     Unsubscribe,
     Will,
-    encode,
 )
 from treecast.shims.mqtt.codec_properties import Properties
 from treecast.shims.mqtt.settings import MqttSettings
@@ -34,8 +34,7 @@ BOTH = pytest.mark.parametrize("version", [V311, V5])
 def test_a_client_connects_pings_and_leaves(host: MemoryHost, version: int) -> None:
     client = host.client(version)
     assert client.connect("a").reason == 0
-    client.send(Ping(codec.PINGREQ))
-    assert client.got() == [Ping(codec.PINGRESP)]
+    client << Ping(codec.PINGREQ) >> Ping(codec.PINGRESP)
     client.leave()
     assert client.session.output.closing
     assert len(host.sessions) == 0
@@ -81,10 +80,7 @@ def test_nothing_may_come_before_connect(host: MemoryHost, version: int) -> None
 
 def test_a_second_connect_ends_the_connection(host: MemoryHost) -> None:
     client = host.connected("a")
-    client.send(Connect(V5, "a"))
-    last = ended(client)
-    assert last is not None
-    assert last.reason == codec.PROTOCOL_ERROR
+    (last,) = client << Connect(V5, "a") >> Like(Disconnect, reason=codec.PROTOCOL_ERROR)
     assert "[MQTT-3.1.0-2]" in (last.properties.reason_string or "")
 
 
@@ -94,9 +90,7 @@ def test_the_same_client_id_takes_over(host: MemoryHost) -> None:
     second = host.client()
     answer = second.connect("a", clean=False, session_expiry=100)
     assert answer.session_present
-    last = ended(first)
-    assert last is not None
-    assert last.reason == codec.TAKEN_OVER  # [MQTT-3.1.4-3]
+    first >> Like(Disconnect, reason=codec.TAKEN_OVER)  # [MQTT-3.1.4-3]
     host.connected().publish("t", b"x")
     assert second.payloads() == [b"x"]
     first.drop()
@@ -107,14 +101,11 @@ def test_the_keep_alive_is_waited_for_one_and_a_half_times(host: MemoryHost) -> 
     client = host.connected("a", keep_alive=10)
     host.pass_time(14.9)
     assert not client.session.output.closing
-    client.send(Ping(codec.PINGREQ))
-    assert client.got() == [Ping(codec.PINGRESP)]
+    client << Ping(codec.PINGREQ) >> Ping(codec.PINGRESP)
     host.pass_time(14.9)
     assert not client.session.output.closing
     host.pass_time(0.2)
-    last = ended(client)
-    assert last is not None
-    assert last.reason == codec.KEEP_ALIVE_TIMEOUT
+    client >> Like(Disconnect, reason=codec.KEEP_ALIVE_TIMEOUT)
 
 
 def test_a_shorter_keep_alive_may_be_imposed(make_host: type[MemoryHost]) -> None:
@@ -166,52 +157,37 @@ def test_messages_of_every_qos_arrive_once(
 ) -> None:
     sub, pub = host.connected("s", subscriber), host.connected("p", publisher)
     assert sub.subscribe("a/+", qos=asked) == bytes([asked])
-    packet_id = pub.publish("a/b", b"x", qos)
-    expected = {0: [], 1: [Ack(codec.PUBACK, packet_id)], 2: [Ack(codec.PUBREC, packet_id)]}[qos]
-    assert pub.got() == expected
+    answers = {0: [], 1: [Ack(codec.PUBACK, 5)], 2: [Ack(codec.PUBREC, 5)]}
+    pub << Publish(b"a/b", b"x", qos, packet_id=5 if qos else 0) >> answers[qos]
     if qos == 2:
-        pub.ack(codec.PUBREL, packet_id)
-        assert pub.got() == [Ack(codec.PUBCOMP, packet_id)]
-    (got,) = sub.publishes()
-    assert (got.topic, got.payload, got.qos, got.retain, got.duplicate) == (
-        b"a/b",
-        b"x",
-        min(qos, asked),
-        False,
-        False,
-    )
+        pub << Ack(codec.PUBREL, 5) >> Ack(codec.PUBCOMP, 5)
+    plain = {"topic": b"a/b", "payload": b"x", "retain": False, "duplicate": False}
+    (got,) = sub >> Like(Publish, qos=min(qos, asked), **plain)
     if got.qos == 1:
-        sub.ack(codec.PUBACK, got.packet_id)
+        sub << Ack(codec.PUBACK, got.packet_id) >> []
     elif got.qos == 2:
-        sub.ack(codec.PUBREC, got.packet_id)
-        assert sub.got() == [Ack(codec.PUBREL, got.packet_id)]
-        sub.ack(codec.PUBCOMP, got.packet_id)
-    assert sub.got() == []
+        sub << Ack(codec.PUBREC, got.packet_id) >> Ack(codec.PUBREL, got.packet_id)
+        sub << Ack(codec.PUBCOMP, got.packet_id) >> []
     assert not sub.state.inflight  # type: ignore[union-attr]
 
 
 def test_a_qos_2_publish_that_comes_again_is_handed_over_once(host: MemoryHost) -> None:
     sub, pub = host.connected("s"), host.connected("p")
     sub.subscribe("t")
-    publish = Publish(b"t", b"x", 2, packet_id=5)
-    pub.send(publish, publish)
-    pub.send(Publish(b"t", b"x", 2, False, True, 5))
-    assert pub.got() == [Ack(codec.PUBREC, 5)] * 3
-    assert sub.payloads() == [b"x"]
-    pub.ack(codec.PUBREL, 5)
-    pub.ack(codec.PUBREL, 5)
-    assert pub.got() == [Ack(codec.PUBCOMP, 5), Ack(codec.PUBCOMP, 5, codec.PACKET_ID_NOT_FOUND)]
-    pub.send(publish)
-    assert sub.payloads() == [b"x"]
+    publish, again = (Publish(b"t", b"x", 2, duplicate=twice, packet_id=5) for twice in (False, True))
+    pub << [publish, publish, again] >> [Ack(codec.PUBREC, 5)] * 3
+    sub >> Like(Publish, payload=b"x")
+    pub << Ack(codec.PUBREL, 5) >> Ack(codec.PUBCOMP, 5)
+    pub << Ack(codec.PUBREL, 5) >> Ack(codec.PUBCOMP, 5, codec.PACKET_ID_NOT_FOUND)
+    pub << publish >> Ack(codec.PUBREC, 5)
+    sub >> Like(Publish, payload=b"x")
 
 
 def test_a_publish_that_nobody_wants_is_answered_so(host: MemoryHost) -> None:
     pub = host.connected("p")
-    packet_id = pub.publish("t", b"x", 1)
-    assert pub.got() == [Ack(codec.PUBACK, packet_id, codec.NO_MATCHING_SUBSCRIBERS)]
-    old = host.connected("o", V311)
-    packet_id = old.publish("t", b"x", 1)
-    assert old.got() == [Ack(codec.PUBACK, packet_id)]
+    publish = Publish(b"t", b"x", 1, packet_id=5)
+    pub << publish >> Ack(codec.PUBACK, 5, codec.NO_MATCHING_SUBSCRIBERS)
+    host.connected("o", V311) << publish >> Ack(codec.PUBACK, 5)
 
 
 @BOTH
@@ -228,8 +204,7 @@ def test_overlapping_subscriptions_give_one_message_with_all_identifiers(host: M
     sub.subscribe("a/#", qos=0, identifier=1)
     sub.subscribe("a/+", qos=2, identifier=300)
     pub.publish("a/b", b"x", 2)
-    (got,) = sub.publishes()
-    assert got.qos == 2
+    (got,) = sub >> Like(Publish, qos=2)
     assert sorted(got.properties.subscription_ids) == [1, 300]
 
 
@@ -316,10 +291,7 @@ BROKEN_CONNECTS = [
 @pytest.mark.parametrize(("data", "reason"), BROKEN_CONNECTS)
 def test_a_broken_connect_of_version_5_is_answered(host: MemoryHost, data: str, reason: int) -> None:
     client = host.client()
-    client.send_bytes(bytes.fromhex(data))
-    (answer,) = client.got()
-    assert isinstance(answer, Connack)
-    assert (answer.reason, answer.session_present) == (reason, False)
+    (answer,) = client << bytes.fromhex(data) >> Like(Connack, reason=reason, session_present=False)
     assert answer.properties.reason_string == client.session.output.failure
     assert client.session.output.closing
 
@@ -327,18 +299,15 @@ def test_a_broken_connect_of_version_5_is_answered(host: MemoryHost, data: str, 
 def test_a_broken_connect_in_pieces_is_answered_as_well(host: MemoryHost) -> None:
     client = host.client()
     for byte in bytes.fromhex("10 0d 0004 4d515454 05 03 0000 00 0000"):
-        client.send_bytes(bytes([byte]))
-    (answer,) = client.got()
-    assert isinstance(answer, Connack)
-    assert answer.reason == codec.MALFORMED
+        client << bytes([byte])
+    client >> Like(Connack, reason=codec.MALFORMED)
 
 
 @pytest.mark.parametrize("data", ["10 0c 0004 4d515454 04 03 0000 0000", "10 ffffffff", "c0 00", "00"])
 def test_version_311_and_who_cannot_be_told_are_closed_without_a_word(host: MemoryHost, data: str) -> None:
     """[MQTT-3.1.4-1] of version 3.1.1: its CONNACK has no code for it."""
     client = host.client(V311)
-    client.send_bytes(bytes.fromhex(data))
-    assert client.got_bytes() == b""
+    client << bytes.fromhex(data) >> []
     assert client.session.output.closing
 
 
@@ -359,12 +328,10 @@ def test_filters_are_bounded(make_host: type[MemoryHost]) -> None:
 def test_unsubscribing(host: MemoryHost, version: int) -> None:
     sub, pub = host.connected("s", version), host.connected("p")
     sub.subscribe("a", "b")
-    sub.send(Unsubscribe(9, (b"a", b"never")))
     reasons = bytes([0, codec.NO_SUBSCRIPTION_EXISTED]) if version == V5 else b""
-    assert sub.got() == [Suback(codec.UNSUBACK, 9, reasons)]
-    pub.publish("a", b"x")
-    pub.publish("b", b"y")
-    assert sub.payloads() == [b"y"]
+    sub << Unsubscribe(9, (b"a", b"never")) >> Suback(codec.UNSUBACK, 9, reasons)
+    pub << [Publish(b"a", b"x"), Publish(b"b", b"y")]
+    sub >> Like(Publish, payload=b"y")
 
 
 def test_dollar_topics_are_hidden_from_leading_wildcards(host: MemoryHost) -> None:
@@ -400,14 +367,10 @@ def test_a_payload_that_is_no_text_though_it_is_said_to_be(host: MemoryHost, qos
     sub.subscribe("t")
     packet_id = pub.publish("t", b"\xff", qos, payload_format=1)
     if qos:
-        (answer,) = pub.got()
-        assert isinstance(answer, Ack)
-        assert (answer.packet_id, answer.reason) == (packet_id, codec.BAD_PAYLOAD_FORMAT)
+        pub >> Like(Ack, packet_id=packet_id, reason=codec.BAD_PAYLOAD_FORMAT)
     else:
-        last = ended(pub)
-        assert last is not None
-        assert last.reason == codec.BAD_PAYLOAD_FORMAT
-    assert sub.payloads() == []
+        pub >> Like(Disconnect, reason=codec.BAD_PAYLOAD_FORMAT)
+    sub >> []
 
 
 # --- bad input that must not affect others
@@ -415,18 +378,14 @@ def test_a_payload_that_is_no_text_though_it_is_said_to_be(host: MemoryHost, qos
 
 def test_an_authentication_packet_out_of_place(host: MemoryHost) -> None:
     client = host.connected("a")
-    client.send(Auth(0x18, Properties(auth_method="m")))
-    last = ended(client)
-    assert last is not None
-    assert last.reason == codec.PROTOCOL_ERROR
+    client << Auth(0x18, Properties(auth_method="m")) >> Like(Disconnect, reason=codec.PROTOCOL_ERROR)
 
 
 @pytest.mark.parametrize("kind", [codec.PUBACK, codec.PUBREC, codec.PUBCOMP])
 def test_answers_to_what_was_never_asked(host: MemoryHost, kind: int) -> None:
     client = host.connected("a")
-    client.ack(kind, 77)
     expected = [Ack(codec.PUBREL, 77, codec.PACKET_ID_NOT_FOUND)] if kind == codec.PUBREC else []
-    assert client.got() == expected
+    client << Ack(kind, 77) >> expected
     assert not client.session.output.closing
 
 
@@ -439,10 +398,9 @@ def test_a_client_of_another_protocol_is_named(host: MemoryHost) -> None:
 def test_nothing_is_done_after_the_end(host: MemoryHost) -> None:
     sub, pub = host.connected("s"), host.connected("p")
     sub.subscribe("t")
-    publish = encode(Publish(b"t", b"x"), V5)
-    pub.send_bytes(publish + encode(Disconnect(), V5) + publish)
-    pub.send_bytes(publish)
-    assert sub.payloads() == [b"x"]
+    publish = Publish(b"t", b"x")
+    pub << [publish, Disconnect(), publish] << publish
+    sub >> Like(Publish, payload=b"x")
 
 
 # --- the server's topics about itself
@@ -458,7 +416,7 @@ def test_sys_topics_are_published_retained_and_kept_from_clients(host: MemoryHos
     sys_topics.publish(host.hub, sys_topics.values(host.sessions, FaceCounters(), 12.3))
     got = {p.topic.decode().removeprefix(sys_topics.PREFIX): p.payload for p in sub.publishes()}
     assert got["clients/connected"] == b"2"
-    assert everything.got() == []
+    everything >> []
     late = host.connected("l")
     late.subscribe("$SYS/broker/uptime")
     assert [(p.payload, p.retain) for p in late.publishes()] == [(b"12 seconds", True)]
@@ -478,15 +436,14 @@ def test_bridges_publish_their_state_below_sys(host: MemoryHost, version: int) -
     bridge.publish(state.decode(), b"1", qos=1, retain=True)
     sub = host.connected("s")
     sub.subscribe("$SYS/broker/connection/#")
-    assert [(p.topic, p.payload, p.retain) for p in sub.publishes()] == [(state, b"1", True)]
+    sub >> Like(Publish, topic=state, payload=b"1", retain=True)
     bridge.drop()
-    assert [(p.topic, p.payload) for p in sub.publishes()] == [(state, b"0")]
+    sub >> Like(Publish, topic=state, payload=b"0")
 
 
 def test_a_bridge_of_version_3_gets_retained_messages_as_such_and_not_its_own(host: MemoryHost) -> None:
     bridge, other = host.client(codec.V311), host.connected("other")
-    bridge.send(Connect(codec.V311, "bridge", bridge=True))
-    assert bridge.got() == [Connack(False, 0)]
+    bridge << Connect(codec.V311, "bridge", bridge=True) >> Connack(False, 0)
     bridge.subscribe("#")
     bridge.publish("a", b"its own")
     other.publish("a", b"retained", retain=True)

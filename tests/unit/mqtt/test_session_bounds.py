@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.mqtt.face import MemoryHost, ended
+from tests.unit.mqtt.face import MemoryHost
+from tests.unit.script import Like
 
 from treecast.middleware.broker.pubsub import PubSubSettings, QueuePolicy
 from treecast.shims.mqtt import codec
@@ -11,6 +12,7 @@ from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (
     Ack,
     Disconnect,
+    Publish,
 )
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -38,9 +40,7 @@ def test_aliases_of_the_client_end_at_the_server(host: MemoryHost) -> None:
 def test_aliases_that_stand_for_nothing(host: MemoryHost, alias: int, reason: int) -> None:
     pub = host.connected("p")
     pub.publish("", b"x", topic_alias=alias)
-    last = ended(pub)
-    assert last is not None
-    assert last.reason == reason
+    pub >> Like(Disconnect, reason=reason)
 
 
 def test_aliases_for_a_client_that_takes_them(host: MemoryHost) -> None:
@@ -75,14 +75,13 @@ def test_packets_larger_than_a_client_takes_are_never_sent(host: MemoryHost) -> 
 def test_a_reason_string_that_would_be_too_large_is_left_out(host: MemoryHost) -> None:
     client = host.connected("s", maximum_packet_size=20)
     client.publish("a/+", b"x")
-    last = ended(client)
-    assert last == Disconnect(codec.BAD_TOPIC)
+    client >> Disconnect(codec.BAD_TOPIC)
 
 
 def test_a_client_that_wants_no_problem_information_gets_none(host: MemoryHost) -> None:
     client = host.connected("s", request_problems=0)
     packet_id = client.publish("t", b"\xff", 1, payload_format=1)
-    assert client.got() == [Ack(codec.PUBACK, packet_id, codec.BAD_PAYLOAD_FORMAT)]
+    client >> Ack(codec.PUBACK, packet_id, codec.BAD_PAYLOAD_FORMAT)
 
 
 def test_a_packet_larger_than_the_server_takes_is_refused_by_its_header(
@@ -91,9 +90,7 @@ def test_a_packet_larger_than_the_server_takes_is_refused_by_its_header(
     host = make_host(MqttSettings(max_packet_bytes=100))
     client = host.connected("a")
     client.send_bytes(bytes.fromhex("30ffffff7f"))
-    last = ended(client)
-    assert last is not None
-    assert last.reason == codec.PACKET_TOO_LARGE
+    client >> Like(Disconnect, reason=codec.PACKET_TOO_LARGE)
 
 
 def test_a_length_is_believed_only_as_its_bytes_come(host: MemoryHost) -> None:
@@ -108,14 +105,10 @@ def test_no_more_is_in_flight_than_the_client_takes(host: MemoryHost) -> None:
     sub.subscribe("t", qos=2)
     for number in range(5):
         pub.publish("t", b"%d" % number, 1 + number % 2)
-    first = sub.publishes()
-    assert [p.payload for p in first] == [b"0", b"1"]
-    sub.ack(codec.PUBACK, first[0].packet_id)
-    assert sub.payloads() == [b"2"]
-    sub.ack(codec.PUBREC, first[1].packet_id)
-    assert sub.got() == [Ack(codec.PUBREL, first[1].packet_id)]
-    sub.ack(codec.PUBCOMP, first[1].packet_id)
-    assert sub.payloads() == [b"3"]
+    first = sub >> [Like(Publish, payload=b"0"), Like(Publish, payload=b"1")]
+    sub << Ack(codec.PUBACK, first[0].packet_id) >> Like(Publish, payload=b"2")
+    sub << Ack(codec.PUBREC, first[1].packet_id) >> Ack(codec.PUBREL, first[1].packet_id)
+    sub << Ack(codec.PUBCOMP, first[1].packet_id) >> Like(Publish, payload=b"3")
 
 
 def test_more_of_qos_2_than_the_server_takes(make_host: type[MemoryHost]) -> None:
@@ -123,9 +116,7 @@ def test_more_of_qos_2_than_the_server_takes(make_host: type[MemoryHost]) -> Non
     pub = host.connected("p")
     for _ in range(3):
         pub.publish("t", b"x", 2)
-    last = ended(pub)
-    assert last is not None
-    assert last.reason == codec.RECEIVE_MAXIMUM_EXCEEDED
+    pub >> [Ack, Ack, Like(Disconnect, reason=codec.RECEIVE_MAXIMUM_EXCEEDED)]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +149,4 @@ def test_a_client_that_does_not_read_may_be_sent_away(make_host: type[MemoryHost
     sub.session.output.congest(True)
     for number in range(3):
         pub.publish("t", b"%d" % number)
-    last = ended(sub)
-    assert last is not None
-    assert last.reason == codec.QUOTA_EXCEEDED
+    sub >> Like(Disconnect, reason=codec.QUOTA_EXCEEDED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.mqtt.face import MemoryHost
+from tests.unit.script import Like
 
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.shims.mqtt import codec
@@ -43,12 +44,9 @@ def test_what_was_not_acknowledged_is_sent_again_under_its_id(host: MemoryHost) 
     for qos in (1, 2, 2):
         pub.publish("t", b"%d" % qos, qos)
     one, two, three = sub.publishes()
-    sub.ack(codec.PUBREC, two.packet_id)
-    sub.got()
+    sub << Ack(codec.PUBREC, two.packet_id) >> Ack(codec.PUBREL, two.packet_id)
     sub.drop()
-    again = host.connected("s", clean=False, session_expiry=100)
-    got = again.got()
-    assert got == [
+    host.connected("s", clean=False, session_expiry=100) >> [
         Publish(b"t", b"1", 1, False, True, one.packet_id),
         Ack(codec.PUBREL, two.packet_id),
         Publish(b"t", b"2", 2, False, True, three.packet_id),
@@ -71,7 +69,7 @@ def test_clean_start_forgets_the_session(host: MemoryHost) -> None:
     again = host.client()
     assert not again.connect("s", clean=True).session_present
     host.connected("p").publish("t", b"x", 1)
-    assert again.got() == []
+    again >> []
     assert host.hub.subscriptions == 0
 
 
@@ -106,14 +104,12 @@ def test_a_will_is_published_for_who_goes_without_a_word(host: MemoryHost, versi
     sub.subscribe("w", qos=1)
     will = Will(b"w", b"gone", 1, True)
     host.connected("a", version, will=will).drop()
-    (got,) = sub.publishes()
-    assert (got.payload, got.qos) == (b"gone", 1)
+    sub >> Like(Publish, payload=b"gone", qos=1)
     host.connected("b", version, will=will).leave()
-    assert sub.got() == []
+    sub >> []
     late = host.connected("late")
     late.subscribe("w")
-    (kept,) = late.publishes()
-    assert (kept.payload, kept.retain) == (b"gone", True)
+    late >> Like(Publish, payload=b"gone", retain=True)
 
 
 def test_a_will_may_be_asked_for_when_leaving(host: MemoryHost) -> None:
@@ -129,13 +125,12 @@ def test_a_will_waits_for_its_delay(host: MemoryHost) -> None:
     will = Will(b"w", b"gone", properties=Properties(will_delay=10, content_type="x"))
     host.connected("a", will=will, clean=False, session_expiry=100).drop()
     host.pass_time(9)
-    assert sub.got() == []
+    sub >> []
     host.connected("a", will=will, clean=False, session_expiry=100).drop()
     host.pass_time(9)
-    assert sub.got() == []
+    sub >> []
     host.pass_time(2)
-    (got,) = sub.publishes()
-    assert (got.payload, got.properties) == (b"gone", Properties(content_type="x"))
+    sub >> Like(Publish, payload=b"gone", properties=Properties(content_type="x"))
 
 
 def test_a_will_goes_out_when_the_session_ends_before_its_delay(host: MemoryHost) -> None:
@@ -166,12 +161,11 @@ def test_a_retained_message_comes_with_the_subscription(host: MemoryHost, versio
     host.connected("p").publish("a/b", b"kept", 1, retain=True)
     sub = host.connected("s", version)
     sub.subscribe("a/#", qos=1)
-    (got,) = sub.publishes()
-    assert (got.payload, got.retain, got.qos) == (b"kept", True, 1)
+    sub >> Like(Publish, payload=b"kept", retain=True, qos=1)
     host.connected("p").publish("a/b", b"", retain=True)
     late = host.connected("l", version)
     late.subscribe("a/#")
-    assert late.got() == []
+    late >> []
 
 
 def test_retain_handling(host: MemoryHost) -> None:
@@ -190,8 +184,8 @@ def test_retain_as_published(host: MemoryHost) -> None:
     plain.subscribe("t")
     marked.subscribe("t", retain_as_published=True)
     pub.publish("t", b"x", retain=True)
-    assert [p.retain for p in plain.publishes()] == [False]
-    assert [p.retain for p in marked.publishes()] == [True]
+    plain >> Like(Publish, retain=False)
+    marked >> Like(Publish, retain=True)
 
 
 def test_a_retained_message_expires(host: MemoryHost) -> None:
@@ -202,7 +196,7 @@ def test_a_retained_message_expires(host: MemoryHost) -> None:
     assert [p.properties.message_expiry for p in sub.publishes()] == [6]
     host.pass_time(7)
     sub.subscribe("t")
-    assert sub.got() == []
+    sub >> []
     host.hub.sweep()
     assert host.hub.retained.count == 0
 
@@ -243,10 +237,8 @@ def test_a_member_that_is_away_is_passed_over(host: MemoryHost) -> None:
     away.drop()
     for number in range(4):
         pub.publish("t", b"%d" % number, 1)
-    came = here.publishes()
-    assert len(came) == 4
-    for one in came:
-        here.ack(codec.PUBACK, one.packet_id)
+    for one in here >> [Publish] * 4:
+        here << Ack(codec.PUBACK, one.packet_id)
     here.leave()
     pub.publish("t", b"later", 1)
     back = host.connected("away", clean=False, session_expiry=100)
@@ -257,4 +249,4 @@ def test_retained_messages_do_not_come_with_a_shared_subscription(host: MemoryHo
     host.connected("p").publish("t", b"kept", retain=True)
     sub = host.connected("s")
     sub.subscribe("$share/g/t")
-    assert sub.got() == []
+    sub >> []
