@@ -39,7 +39,7 @@ class Plot(Struct, frozen=True):
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
     scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines. `title` and
     `labels` (of both axes) say in words what is shown; without them the result's title and the columns' names
-    do. `zero`: whether the axis of `y` begins there.
+    do. `zero`: whether the axis of `y` begins there. `log`: both axes of lines are logarithmic.
     """
 
     x: str
@@ -52,6 +52,7 @@ class Plot(Struct, frozen=True):
     title: str = ""
     labels: tuple[str, str] = ("", "")
     zero: bool = True
+    log: bool = False
 
 
 class Table(Struct, frozen=True):

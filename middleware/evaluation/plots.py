@@ -95,7 +95,10 @@ def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> N
             axis.errorbar(places, middles, errors, fmt="none", ecolor=colours[name], capsize=3)
     axis.set_xlabel(plot.labels[0] or plot.x)
     axis.set_ylabel(plot.labels[1] or plot.y)
-    if plot.zero and all(row[plot.y] >= 0 for row in rows):
+    if plot.log:
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+    elif plot.zero and all(row[plot.y] >= 0 for row in rows):
         axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
 

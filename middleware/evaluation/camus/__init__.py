@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from ..figure import Figure
 from .changes import FIGURE as CHANGES
+from .fig8 import FIGURE as FIG_8
+from .fig9 import FIGURE as FIG_9
+from .fig11 import FIGURE as FIG_11
 from .fig12 import FIGURE as FIG_12
 from .fig13 import FIGURE as FIG_13
 from .fig14 import FIGURE as FIG_14
 from .fig15 import FIGURE as FIG_15
 from .rules100k import FIGURE as RULES_100K
+from .table1 import FIGURE as TABLE_1
 
 FIGURES: dict[str, Figure] = {
-    figure.name: figure for figure in (RULES_100K, CHANGES, FIG_12, FIG_13, FIG_14, FIG_15)
+    figure.name: figure
+    for figure in (RULES_100K, CHANGES, FIG_8, FIG_9, FIG_11, FIG_12, FIG_13, FIG_14, FIG_15, TABLE_1)
 }
