@@ -63,6 +63,7 @@ from .values import (
     Topic,
     TransactionListing,
 )
+from .views import read_only, view_by_id, view_of, views_in
 
 __all__ = [
     "ALONE",
@@ -138,4 +139,8 @@ __all__ = [
     "surely_most_of",
     "takes_runs",
     "rest",
+    "read_only",
+    "view_by_id",
+    "view_of",
+    "views_in",
 ]

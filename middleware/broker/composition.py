@@ -39,6 +39,7 @@ from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
 from .transactions.repair import abort_hanging
+from .views import WithViews
 
 _log = Log(__name__)
 
@@ -114,7 +115,7 @@ class Parts:
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)
-        self.groups.look_at(self.cluster.definitions)
+        self.groups.look_at(WithViews(self.cluster.definitions))
         self.housekeeping = Housekeeping(self._chores(settings))
 
     def _made_partitions(self) -> LocalPartitions:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeVar, cast
 
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
 from .cluster import Definitions, Kind, PartitionLeader
 from .parts import LocalParts
 from .pubsub import NoReach, Reach
 from .values import GroupListing, TransactionListing
+from .views import Views
 
 T = TypeVar("T")
 
@@ -22,6 +24,7 @@ class LocalCluster:
         self._parts = parts
         self._homes = parts.homes
         self._events = NoReach(parts.pubsub.hub)
+        self._views = Views(parts.registry, self, parts.counters)
 
     @property
     def cluster_id(self) -> str:
@@ -36,7 +39,13 @@ class LocalCluster:
         return self._parts.registry
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        return self._parts.partitions.get(topic, index)
+        try:
+            return self._parts.partitions.get(topic, index)
+        except TreecastError:
+            found = self._views.partition(topic, index)
+            if found is None:
+                raise
+            return found
 
     def home(self, kind: Kind[T], id: str) -> T:
         return cast(T, self._homes[kind.kind])

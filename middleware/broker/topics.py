@@ -5,7 +5,7 @@ would share a name. Here `.` separates levels and metrics carry names as labels,
 Kafka face still refuses the second of them to its own clients.
 
 Table `topics`: name -> {"id": hex, "partitions": n, "config": {key: text}}.
-Table `deletions`: topic id -> {"name": ..., "partitions": n}.
+Table `deletions`: topic id -> {"name": ..., "partitions": n, "views": [their full names]}.
 
 The table is authoritative. New directories are made before the definition is written: a crash in between
 leaves directories without a topic, which are put aside if the name is created again. A deletion is written
@@ -28,12 +28,13 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
-from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig
+from treecast.middleware.model.topic_config import ConfigType, TopicConfig, config_key
 from treecast.middleware.model.topics import check_new_kafka_name
 from treecast.middleware.storage.tables import Change, Tables
 
 from .settings import BrokerSettings
 from .values import ConfigChange, ConfigOperation, NewTopic, Topic
+from .views import check_no_view, check_views, view_names
 
 TOPICS, DELETIONS = "topics", "deletions"
 _AT_ONCE = 16  # topics made before the loop gets its turn
@@ -120,7 +121,7 @@ class TopicRegistry:
             entry = json.loads(value)
             if entry["name"] not in self._topics:  # else the deletion lacked only this
                 self._storage.remove_leftovers(entry["name"], uuid.UUID(key), entry["partitions"])
-                await self._on_removed(entry["name"])
+                await self._forget([entry["name"], *entry.get("views", ())])
             await self._tables.commit([Change(DELETIONS, key, None)])
         return self._view
 
@@ -219,28 +220,38 @@ class TopicRegistry:
             topic = self._existing(name)
             overrides = altered(topic.config.overrides, self._settings.topic_defaults, changes)
             config = self._configs.of(overrides)
+            check_views(self._topics, name, topic.config.overrides, overrides)
             changed = replace(topic, config=config)
             if validate_only:
                 return changed
             await self._tables.commit([self._entry(changed)])
             self._keep(changed)
             self._storage.reconfigure(changed)
+            gone = view_names(name, topic.config.overrides) - view_names(name, overrides)
+            await self._forget(sorted(gone))
             return changed
 
     async def delete_topic(self, name: str) -> Topic:
         async with self._changing:
             topic = self._existing(name)
             key = topic.topic_id.hex
-            broken_off = json.dumps({"name": name, "partitions": topic.partitions}).encode()
+            views = sorted(view_names(name, topic.config.overrides))
+            value = {"name": name, "partitions": topic.partitions, "views": views}
+            broken_off = json.dumps(value).encode()
             await self._tables.commit([Change(TOPICS, name, None), Change(DELETIONS, key, broken_off)])
             del self._topics[name]
             self._partitions -= topic.partitions
             del self._by_id[topic.topic_id]
             self._tell(name)
             self._storage.remove(topic, 0)
-            await self._on_removed(name)
+            await self._forget([name, *views])
             await self._tables.commit([Change(DELETIONS, key, None)])
             return topic
+
+    async def _forget(self, names: Sequence[str]) -> None:
+        """Lets those know who keep something about topics or views that are gone."""
+        for name in names:
+            await self._on_removed(name)
 
     async def _grow(self, topic: Topic, first: int) -> Topic:
         """Makes the partitions from `first` on, then writes the definition. On an error neither is kept."""
@@ -266,6 +277,8 @@ class TopicRegistry:
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
         self._check_partitions(partitions, partitions + more)
         config = self._configs.of(new.config)
+        check_no_view(self._topics, new.name)
+        check_views(self._topics, new.name, {}, new.config)
         topic_id = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return Topic(new.name, topic_id, partitions, config)
 
@@ -324,7 +337,7 @@ def altered(
         if change.operation is ConfigOperation.DELETE:
             result.pop(change.name, None)
             continue
-        key = TOPIC_CONFIG_KEYS.get(change.name)
+        key = config_key(change.name)
         if key is None:
             raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {change.name}")
         if change.value is None:

@@ -38,14 +38,22 @@ class NewTopic(Struct, frozen=True):
     leaders: tuple[str, ...] = ()
 
 
+class View(Struct, frozen=True):
+    """The content of a view: the records of the topic `base` that pass `filter`."""
+
+    base: str
+    filter: str
+
+
 class Topic(Struct, frozen=True):
-    """The definition of a topic. `name` is the Kafka spelling."""
+    """The definition of a topic. `name` is the Kafka spelling. `view`: None if it has its own records."""
 
     name: str
     topic_id: TopicId
     partitions: int
     config: TopicConfig
     internal: bool = False
+    view: View | None = None
 
 
 class TransactionListing(Struct, frozen=True):

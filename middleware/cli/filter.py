@@ -1,4 +1,4 @@
-"""`treecast filter`: checks packet subscriptions, and compiles them for P4 switches."""
+"""`treecast filter`: checks packet subscriptions, makes views of topics, compiles rules for P4 switches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import views
 from .options import Json
 from .output import CommandError, plain, print_json, print_pairs, print_table, say
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from treecast.middleware.filters.compiler.overflow import Fitted
     from treecast.middleware.filters.compiler.schema import Schema
 
-app = typer.Typer(no_args_is_help=True, help="Check packet subscriptions, and compile them for P4 switches.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Check packet subscriptions, make views of topics, and compile rules for P4 switches.",
+)
+app.command("create")(views.create)
+app.command("list")(views.list_views)
+app.command("delete")(views.delete)
 
 FAILED = 1
 MOST_WARNINGS = 20  # shown

@@ -28,6 +28,7 @@ from treecast.middleware.broker import (
     GroupType,
     NewTopic,
     Topic,
+    view_of,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS
@@ -159,7 +160,7 @@ class DaemonService:
         return pb.ListTopicsResponse(topics=[topic_message(t) for t in await view_topics(self._cluster)])
 
     async def describe_topic(self, request: pb.DescribeTopicRequest) -> pb.DescribeTopicResponse:
-        view = await view_topic(self._cluster, self._topic(request.name))
+        view = await view_topic(self._cluster, self._shown(request.name))
         receivers = self._receivers()
         return pb.DescribeTopicResponse(
             topic=topic_message(view),
@@ -290,6 +291,10 @@ class DaemonService:
         if name not in topics:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name!r}")
         return topics[name]
+
+    def _shown(self, name: str) -> Topic:
+        """As `_topic`, with views."""
+        return view_of(self._subject.cluster.definitions.topics(), name) or self._topic(name)
 
     def _leader(self, topic: str, index: int) -> str:
         return self._subject.joined.leader(topic, index) if self._subject.joined is not None else ""

@@ -15,6 +15,7 @@ from treecast.middleware.broker import (
     CommittedOffset,
     Isolation,
     MemberIdentity,
+    views_in,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
@@ -51,6 +52,7 @@ def _partitions(
 ) -> Sequence[TopicPartition]:
     """Returns all partitions of `topic`; without a topic, those with committed offsets of the group."""
     topics = cluster.definitions.topics()
+    topics = {**topics, **views_in(topics)}
     if not topic:
         found = sorted(partition for partition in committed if partition.topic in topics)
         if not found:

@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 
@@ -25,6 +26,11 @@ INT64_MAX = 2**63 - 1
 
 
 WISHED_COPIES = "treecast.copies.wished"
+VIEW: Final = "treecast.view."  # before the name of a view; the value is its filter
+LONGEST_VIEW: Final = 1000  # characters of the filter, as of any value that the coordinator keeps
+_VIEW_NAME = re.compile(
+    r"[A-Za-z0-9_-]{1,100}"
+)  # without a dot: the last one of the topic's name is before it
 
 
 class ConfigType(enum.IntEnum):
@@ -196,6 +202,14 @@ _TABLE = (
 TOPIC_CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType({key.name: key for key in _TABLE})
 
 
+def config_key(name: str) -> ConfigKey | None:
+    """Returns the key with this name, also that of a view; None if there is none."""
+    known = TOPIC_CONFIG_KEYS.get(name)
+    if known is None and name.startswith(VIEW) and _VIEW_NAME.fullmatch(name[len(VIEW) :]):
+        return ConfigKey(name, _STR, "", "the filter of a read-only view of the topic")
+    return known
+
+
 class TopicConfig(Struct, frozen=True):
     """A topic's configuration: the overrides as text, every key as a typed attribute of `of()`."""
 
@@ -222,6 +236,7 @@ class TopicConfig(Struct, frozen=True):
     rolled_after_ms: int  # the maximum age of a log's last segment, which compaction skips
     replica: str  # whole, tail or none
     stream: bool  # made by a stream queue, and deleted with it
+    views: Mapping[str, str]  # names of views -> filters
 
     @classmethod
     def of(
@@ -230,7 +245,7 @@ class TopicConfig(Struct, frozen=True):
         """Parses every key: an override, else the daemon's default, else Kafka's. Raises INVALID_CONFIG."""
         overrides, defaults = dict(overrides or {}), defaults or {}
         for name in overrides:
-            if name not in TOPIC_CONFIG_KEYS:
+            if config_key(name) is None:
                 raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {name}")
         values: dict[str, Value] = {}
         for name, key in TOPIC_CONFIG_KEYS.items():
@@ -262,9 +277,20 @@ class TopicConfig(Struct, frozen=True):
             rolled_after_ms=min(segment_ms, lag_ms) if "compact" in policy else segment_ms,
             replica=str(values["treecast.replica"]),
             stream=values["treecast.stream"] is True,
+            views=MappingProxyType(_views(overrides)),
         )
 
 
 def _int(value: Value) -> int:
     assert isinstance(value, int)
     return value
+
+
+def _views(overrides: Mapping[str, str]) -> dict[str, str]:
+    views = {key.removeprefix(VIEW): text for key, text in overrides.items() if key.startswith(VIEW)}
+    for name, text in views.items():
+        if not text.strip() or len(text) > LONGEST_VIEW:
+            raise TreecastError(
+                Fault.INVALID_CONFIG, f"the filter of view {name} has 1 to {LONGEST_VIEW:,} characters"
+            )
+    return views

@@ -13,6 +13,9 @@ from treecast.middleware.broker.cluster import Definitions, Kind, PartitionLeade
 from treecast.middleware.broker.pubsub import Reach
 from treecast.middleware.broker.queues import Reach as QueueReach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
+from treecast.middleware.broker.views import Views
+from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity
 from treecast.middleware.storage.tables import Tables
 
@@ -80,12 +83,13 @@ class RelayCluster:
         known_definitions: KnownDefinitions,
         queues: QueueLinks,
         ways: NextHops,
+        counters: Counters,
     ) -> None:
         """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
         `events` join `distribution` once the faces have resumed their sessions. `tables`: where the view is
         stored. `operator`: operators' decisions about partitions. `queues`: the way of queues. `ways`: of
-        messages, for operators.
+        messages, for operators. `counters`: of this host.
         """
         self.neighbours = neighbours
         self.distribution = distribution
@@ -100,6 +104,7 @@ class RelayCluster:
         self._definitions = definitions
         self._partitions = partitions
         self._homes = homes
+        self._views = Views(definitions, self, counters)
         self._lives = lives
         self._started: list[Life] = []
 
@@ -127,7 +132,13 @@ class RelayCluster:
         return self._definitions
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        return self._partitions.partition(topic, index)
+        try:
+            return self._partitions.partition(topic, index)
+        except TreecastError:
+            found = self._views.partition(topic, index)
+            if found is None:
+                raise
+            return found
 
     def home(self, kind: Kind[T], id: str) -> T:
         return self._homes.home(kind, id)

@@ -177,4 +177,5 @@ def join(parts: LocalParts, link: CoordinatorLink, endpoint: Endpoint) -> RelayC
         known,
         QueueLinks(parts.host.host_id, parts.run, known, host.distribution, parts.pubsub.turn),
         NextHops(host.distribution, neighbours.fabric, neighbours.methods, link.view, neighbours.trouble),
+        parts.counters,
     )

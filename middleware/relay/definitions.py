@@ -18,6 +18,7 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.settings import BrokerSettings
 from treecast.middleware.broker.topics import Configs, altered
 from treecast.middleware.broker.values import ConfigChange, NewTopic, Topic
+from treecast.middleware.broker.views import check_no_view, check_views, view_names
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.logs import Log
@@ -143,6 +144,8 @@ class RelayDefinitions:
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
         _check_partitions(partitions)
         self._configs.of(new.config)
+        check_no_view(self._topics, new.name)
+        check_views(self._topics, new.name, {}, new.config)
         request = pb.CreateTopicEntryRequest(
             name=new.name,
             partitions=partitions,
@@ -180,6 +183,7 @@ class RelayDefinitions:
         before = topic.config.overrides
         after = altered(before, self._settings.topic_defaults, changes)
         TopicConfig.of(after, self._settings.topic_defaults)
+        check_views(self._topics, name, before, after)
         request = pb.AlterTopicEntryRequest(
             name=name,
             set={key: value for key, value in after.items() if before.get(key) != value},
@@ -274,8 +278,13 @@ class RelayDefinitions:
             await self._remove(before, doubtful)
         if after is not None:
             topic = self._topic(after)
+            views: set[str] = set()
+            if before is not None and before.topic_id == after.topic_id:
+                views = view_names(after.name, before.config)
             await self._led.apply(topic, self._leads(after))
             self._keep(topic)
+            for name in sorted(views - view_names(after.name, after.config)):
+                await self._forget_topic(name)
 
     async def _remove(self, entry: TopicEntry, doubtful: bool) -> None:
         """Removes files only if the coordinator stated that the topic was deleted; else puts them aside."""
@@ -292,7 +301,8 @@ class RelayDefinitions:
             self._led.put_aside(topic)
             return
         self._led.remove(topic)
-        await self._forget_topic(topic.name)
+        for name in (topic.name, *sorted(view_names(topic.name, topic.config.overrides))):
+            await self._forget_topic(name)
 
     def _keep(self, topic: Topic) -> None:
         self._topics[topic.name] = topic

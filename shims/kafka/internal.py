@@ -1,9 +1,11 @@
-"""Kafka's internal topics, which clients expect: listed, empty and read-only.
+"""Topics that are not stored: Kafka's internal ones, which are listed, empty and read-only, and views.
 
 This cluster keeps offsets and transactions in tables, not in topics. Clients still expect these names in
 Metadata, marked as internal, and expect that ordinary use of them is refused. A consumer that subscribes by
 a pattern excludes internal topics by that mark. The face therefore answers for them itself. No client can
 create a topic with such a name; a topic that an earlier version created is served as an ordinary topic.
+
+A view shows the records of a topic that pass a filter (`broker.views`). The cluster looks up its partitions.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ from treecast.middleware.broker import (
     PartitionRead,
     ReadWaiter,
     Topic,
+    read_only,
+    view_by_id,
+    view_of,
+    views_in,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicId
@@ -35,25 +41,43 @@ _EPOCH: Final = 0
 
 
 def visible_topics(cluster: Cluster) -> Mapping[str, Topic]:
-    """Returns the cluster's topics and the internal ones."""
+    """Returns the cluster's topics, their views and the internal topics."""
     known = cluster.definitions.topics()
-    return {**known, **{name: topic for name, topic in INTERNAL.items() if name not in known}}
+    internal = {name: topic for name, topic in INTERNAL.items() if name not in known}
+    return {**known, **views_in(known), **internal}
 
 
 def visible_topic(cluster: Cluster, name: str) -> Topic | None:
-    return cluster.definitions.topics().get(name) or INTERNAL.get(name)
+    known = cluster.definitions.topics()
+    return known.get(name) or INTERNAL.get(name) or view_of(known, name)
 
 
 def visible_topic_by_id(definitions: Definitions, topic_id: TopicId) -> Topic:
-    """Returns the topic, also if it is an internal one. Raises UNKNOWN_TOPIC_ID if there is none."""
+    """Returns a topic, also an internal one or a view. Raises UNKNOWN_TOPIC_ID if there is none."""
     internal = next((topic for topic in INTERNAL.values() if topic.topic_id == topic_id), None)
-    return internal or definitions.topic_by_id(topic_id)
+    if internal is not None:
+        return internal
+    try:
+        return definitions.topic_by_id(topic_id)
+    except TreecastError:
+        view = view_by_id(definitions.topics(), topic_id)
+        if view is None:
+            raise
+        return view
 
 
 def check_own(cluster: Cluster, name: str) -> None:
-    """Raises INVALID_TOPIC if `name` is an internal topic, which only the cluster may change."""
+    """Raises INVALID_TOPIC if `name` is an internal topic, which only the cluster may change, or a view."""
+    check_no_view(cluster, name)
     if name in INTERNAL and name not in cluster.definitions.topics():
         raise TreecastError(Fault.INVALID_TOPIC, f"{name} is internal: the cluster alone changes it")
+
+
+def check_no_view(cluster: Cluster, name: str) -> None:
+    """Raises INVALID_TOPIC if `name` is a view."""
+    view = view_of(cluster.definitions.topics(), name)
+    if view is not None:
+        raise read_only(view)
 
 
 def visible_partition(leaders: Leaders, topic: str, index: int) -> PartitionLeader:

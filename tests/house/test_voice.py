@@ -147,7 +147,8 @@ COLUMNS = {
     "routes": "label, meaning, used at, from, port, to, labels",
     "labs": "node, kind, interface, MAC, IPv4, IPv6, namespace",
     "programs": "table, hits, misses, detail",
-    "packet subscriptions": "line, rule, part, value, next state, entries, key bits, words, memory, blocks",
+    "packet subscriptions": "line, rule, part, value, next state, entries, key bits, words, memory, blocks,"
+    " view, filter",
     "checks": "check, level",
     "results": "title",
     "events of the cluster": "number, event, application, object",

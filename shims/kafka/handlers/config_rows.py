@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from treecast.middleware.broker import BrokerSettings
-from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig
+from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, ConfigType, TopicConfig, config_key
 
 from ..settings import KafkaSettings
 
@@ -61,9 +61,11 @@ def _row(name: str, value: str, source: int, kind: ConfigType, doc: str, *, read
 
 
 def topic_config_rows(config: TopicConfig, defaults: Mapping[str, str]) -> list[Row]:
-    """Returns every key of a topic, with its override, else the daemon's default, else Kafka's."""
+    """Returns every key of a topic, with its override, else the daemon's default, else Kafka's. Keys of views
+    are last."""
     rows: list[Row] = []
-    for name, key in TOPIC_CONFIG_KEYS.items():
+    others = {name: key for name in config.overrides if (key := config_key(name)) is not None}
+    for name, key in {**TOPIC_CONFIG_KEYS, **others}.items():
         synonyms: list[Row] = []
         wide = broker_key(name)
         if name in config.overrides:

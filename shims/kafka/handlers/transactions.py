@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from treecast.middleware.broker import GROUPS, TRANSACTIONS, InitProducer, MemberIdentity
+from treecast.middleware.broker import (
+    GROUPS,
+    TRANSACTIONS,
+    InitProducer,
+    MemberIdentity,
+    read_only,
+    view_of,
+)
 from treecast.middleware.broker.access import CLUSTER, Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
@@ -81,7 +88,10 @@ def _wrong(ctx: Context, partition: TopicPartition) -> TreecastError | None:
     """Returns why a partition cannot be in a transaction of this client."""
     if not ctx.may(Operation.WRITE, ResourceKind.TOPIC, partition.topic):
         return ctx.refusal(Operation.WRITE, ResourceKind.TOPIC, partition.topic)
-    return None if known_partition(ctx.cluster, partition) else unknown_partition(partition)
+    if not known_partition(ctx.cluster, partition):
+        return unknown_partition(partition)
+    view = view_of(ctx.cluster.definitions.topics(), partition.topic)
+    return None if view is None else read_only(view)
 
 
 async def add_partitions_to_txn(ctx: Context, request: Message) -> Fields:

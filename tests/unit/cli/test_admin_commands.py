@@ -194,3 +194,48 @@ def test_how_many_copies_there_really_are(treecast) -> None:
     assert "such as wishing: 1; each partition has one" in found["copies"]["detail"]
     treecast("topics", "delete", "wishing", "--yes")
     assert "copies" not in {entry["check"] for entry in treecast("doctor", "--json").json}
+
+
+def test_a_views_life(treecast) -> None:
+    shown = treecast("filter", "list", "--topic", "orders").lines
+    assert shown == ["no views; create one with `treecast filter create NAME FILTER --topic TOPIC`"]
+    treecast("topics", "create", "orders", "-p", "2")
+    made = treecast("filter", "create", "big", "price > 50", "--topic", "orders")
+    assert made.lines == ["created orders.view.big: a view of orders"]
+    (view,) = treecast("filter", "list", "--topic", "orders", "--json").json
+    assert view == {
+        "view": "orders.view.big",
+        "name": "big",
+        "topic": "orders",
+        "filter": "price > 50",
+        "partitions": 2,
+    }
+    assert "orders.view.big" in treecast("filter", "list").out
+    treecast("produce", "orders", "--partition", "0", stdin=b'{"price": 1}\n{"price": 60}\n{"price": 70}\n')
+    read = treecast("consume", "orders.view.big", "--beginning", "--group", "big", "--count", "1")
+    assert read.lines == ['{"price": 60}']
+    (offset,) = treecast("groups", "describe", "big", "--json").json["offsets"]
+    assert (offset["topic"], offset["committed"], offset["lag"]) == ("orders.view.big", 2, 1)
+    treecast("groups", "reset", "big", "--earliest", "--topic", "orders.view.big")
+    described = treecast("topics", "describe", "orders.view.big", "--json").json
+    assert [partition["end_offset"] for partition in described["partitions"]] == [3, 0]
+    again = treecast("filter", "create", "big", "price > 60", "--topic", "orders")
+    assert again.code != 0
+    assert "treecast filter delete big --topic orders" in again.err
+    treecast("topics", "create", "bills")
+    treecast("filter", "create", "big", "true", "--topic", "bills")
+    unclear = treecast("filter", "delete", "big")
+    assert unclear.code != 0
+    assert "bills, orders" in unclear.err
+    assert treecast("filter", "delete", "orders.view.big").lines == ["deleted orders.view.big"]
+    assert treecast("filter", "delete", "big").lines == ["deleted bills.view.big"]
+    assert treecast("filter", "delete", "big").code != 0
+
+
+@pytest.mark.parametrize("text", ["price >", "avg(price) > 5", ""])
+def test_a_view_needs_a_filter_without_state(treecast, text: str) -> None:
+    treecast("topics", "create", "viewed")
+    refused = treecast("filter", "create", "bad", text, "--topic", "viewed")
+    assert refused.code != 0
+    assert "view" in refused.err
+    assert treecast("filter", "list", "--topic", "viewed", "--json").json == []
