@@ -163,7 +163,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
             "trip us",
             "cold 95 % us",
             "case",
-            labels=("µs to the producer and back", "95th percentile of uncached content, µs"),
+            labels=("µs to the producer and back", "uncached content, 95th percentile, µs"),
         ),
     )
     return Result("camus-fig11", FIGURE.title, COLUMNS, shown, checks, notes, plots)

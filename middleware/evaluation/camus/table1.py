@@ -156,6 +156,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
         f" words of 44 bits) and {GROUPS:,} groups; a block belongs to one table",
         "paper's columns: of its ASIC, with the program's other tables",
         "thresholds with one collector: the lowest of each switch says all that the others do",
+        "the model keeps one identifier in each word of SRAM, and 983,040 words are a switch's",
     ]
     names = ("paper SRAM %", "paper TCAM %", "paper groups %")
     shown = [{**row, **dict(zip(names, PAPER[row["application"]], strict=True))} for row in found]
@@ -170,7 +171,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
         for memory in ("SRAM", "TCAM", "groups")
     ]
     plots = (Plot("rules of", "%", "memory", kind="bars", labels=("", "% of the model's switch")),)
-    table_rows = [{name: row[name] for name in COLUMNS} for row in shown]
+    table_rows = [{name: _whole(row[name]) for name in COLUMNS} for row in shown]
     return Result(
         "camus-table1",
         FIGURE.title,
@@ -182,6 +183,11 @@ def finish(options: Options, rows: list[Row]) -> Result:
         {},
         Table(COLUMNS, table_rows),
     )
+
+
+def _whole(found: object) -> object:
+    """Returns a count without its decimal places."""
+    return int(found) if isinstance(found, float) and found.is_integer() else found
 
 
 def _told(row: Row, memory: str) -> str:
