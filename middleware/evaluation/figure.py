@@ -33,8 +33,8 @@ class Check(Struct, frozen=True):
 
 
 class Plot(Struct, frozen=True):
-    """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`. If
-    `panel` is set, rows without one are left out.
+    """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
+    Rows without them are left out.
 
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
     scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines. `title` and

@@ -36,11 +36,11 @@ def draw(result: Result, folder: Path) -> list[Path]:
 def _draw(result: Result, plot: Plot, paths: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
-    drawn = [row for row in result.rows if not plot.panel or plot.panel in row]
+    drawn = [row for row in result.rows if plot.series in row and (not plot.panel or plot.panel in row)]
     panels = list(dict.fromkeys(str(row[plot.panel]) for row in drawn)) if plot.panel else [""]
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
-    names = dict.fromkeys(str(row[plot.series]) for row in result.rows)
+    names = dict.fromkeys(str(row[plot.series]) for row in drawn)
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     width, height = 5.2 * columns, _height(plot, drawn) * lines
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False, layout="constrained")

@@ -111,9 +111,13 @@ def finish(options: Options, rows: list[Row]) -> Result:
         ),
     ]
     shown = [{**row, "case": f"{row['policy']}, alpha = {row['alpha']}"} for row in memory]
-    plots = (Plot("filters", "entries", "case", panel="layer"),)
+    extra = [{**row, "traffic": row["policy"]} for row in traffic]
+    plots = (
+        Plot("filters", "entries", "case", panel="layer"),
+        Plot("alpha", "extra core traffic %", "traffic"),
+    )
     notes = ["entries: the most of any switch of the layer"]
-    return Result("camus-fig13", FIGURE.title, COLUMNS, [*shown, *traffic], checks, notes, plots)
+    return Result("camus-fig13", FIGURE.title, COLUMNS, [*shown, *extra], checks, notes, plots)
 
 
 FIGURE = Figure(

@@ -306,3 +306,12 @@ def test_a_result_without_matplotlib_is_text_and_json(
     )
     assert [file.name for file in write(result, tmp_path)] == ["x.json", "x.txt"]
     assert "does not hold: it is so (1.5)" in (tmp_path / "x.txt").read_text()
+
+
+def test_a_plot_leaves_out_rows_of_other_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [{"x": 1, "y": 2.0, "case": "a", "panel": "p"}, {"x": 1, "z": 3.0, "other": "b", "panel": "p"}]
+    plots = (Plot("x", "y", "case", panel="panel"), Plot("x", "z", "other"))
+    files = write(Result("two", "a title", ("x",), rows, plots=plots), tmp_path)
+    assert len([file for file in files if file.suffix == ".svg"]) == 2
+    assert all(file.stat().st_size for file in files)
