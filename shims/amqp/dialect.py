@@ -11,20 +11,29 @@ from collections.abc import Mapping
 
 from treecast.middleware.broker import Cluster, HostPubSub, HostQueues
 from treecast.middleware.broker.queues import Run, messages
+from treecast.middleware.model.records import Record
 
-from .bridge import TopicBridge
+from .bridge import TopicBridge, topic_of
 from .codec_methods import read_table
 from .codec_properties import HEADERS_BIT, values
+from .records import headers_of
 from .stream_logs import StreamLogs
 
 
 class AmqpHeaders:
-    """Reads the headers of runs published over AMQP."""
+    """Reads messages published over AMQP."""
 
     def headers(self, run: Run) -> Mapping[str, object]:
         (properties, _), *_ = messages(run.data)
         table = values(properties).get(HEADERS_BIT)
         return read_table(table) if table is not None else {}
+
+    def record(self, run: Run) -> Record:
+        ((properties, body),) = messages(run.data)
+        return Record(None, body, tuple(headers_of(properties)))
+
+    def topic(self, key: bytes) -> str:
+        return (topic_of(key) or key).decode(errors="replace")
 
 
 class AmqpDialect:

@@ -6,7 +6,7 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Run, messages, needs
+from treecast.middleware.broker.queues import Run, by_content, messages, needs
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.rights import IMPERSONATOR, WRITE
 
@@ -83,6 +83,9 @@ class Publishing:
 
         The result is the indexes of the refused messages.
         """
+        if run.count > 1 and by_content(self._vhost.exchanges, run.exchange):
+            singles = enumerate(run.singles())
+            return [number for number, one in singles if self.hand_over(one, mandatory, now)]
         if run.exchange in self._vhost.outlets:
             run.lane = self._lane_of()
         try:

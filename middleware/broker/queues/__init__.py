@@ -22,7 +22,7 @@ from .queue import MessageQueue
 from .reach import Ask, Defined, OtherHosts, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
 from .refusals import LONGEST_NAME, Reason, Refusal, not_found, text
-from .routing import Outlet
+from .routing import Outlet, by_content
 from .settings import QueueSettings
 from .shared import OutsideKind, SharedDefinitions, declared_key
 from .spool import SPOOLS, taken_from
@@ -87,6 +87,7 @@ __all__ = [
     "TYPES",
     "VirtualHost",
     "Write",
+    "by_content",
     "declared_key",
     "knows_policy_key",
     "merged_policies",

@@ -15,11 +15,16 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
+from treecast.middleware.broker.filtering import content_filter
 from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.model.wishes import ContentFilter
 
 from . import headers
 from .message import Run
 from .policies import Policy
+from .refusals import precondition, spelt
 
 
 class ExchangeType(enum.Enum):
@@ -54,10 +59,16 @@ def binding_of(destination: Destination, key: bytes, arguments: Mapping[str, obj
 
 
 class HeaderReader(Protocol):
-    """A reader of the properties of runs, whose format is known only to a face."""
+    """A reader of runs of one message, whose format is known only to a face."""
 
     def headers(self, run: Run) -> Mapping[str, object]:
-        """Returns the headers of a run of one message."""
+        """Returns the headers of the message."""
+
+    def record(self, run: Run) -> Record:
+        """Returns the message as the record that a topic would keep."""
+
+    def topic(self, key: bytes) -> str:
+        """Returns a routing key as a topic in MQTT's spelling, or as it is if it is none."""
 
 
 class Exchange:
@@ -92,6 +103,8 @@ class Exchange:
         self._all: dict[Destination, int] = {}
         self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
         self._serials: dict[tuple[bytes, Destination], list[int]] = {}  # keys in the trie: number, bindings
+        self._filters: dict[Binding, tuple[int, ContentFilter]] = {}  # (number, filter); in no table above
+        self._filtered: TopicTrie[Binding] = TopicTrie(AMQP)  # those of a topic exchange
         self._next = 1
         self._turn = 0  # of the destinations of a local random exchange
 
@@ -109,12 +122,19 @@ class Exchange:
     @property
     def by_key(self) -> bool:
         """Whether routing depends on the key only."""
-        return self.type is not ExchangeType.HEADERS and self.type is not ExchangeType.LOCAL_RANDOM
+        by_key = self.type is not ExchangeType.HEADERS and self.type is not ExchangeType.LOCAL_RANDOM
+        return by_key and not self._filters
+
+    @property
+    def by_content(self) -> bool:
+        """Whether a binding has a filter: each message is then routed by itself."""
+        return len(self._filters) > 0
 
     def bind(self, binding: Binding, arguments: Mapping[str, object]) -> bool:
         """Adds a binding. Returns whether it is new. Refuses invalid arguments with PRECONDITION_FAILED."""
         if self.type is ExchangeType.HEADERS:
             headers.check_arguments(arguments)
+        content = self._content_of(arguments)
         if binding in self.bindings:
             return False
         self.bindings[binding] = arguments
@@ -122,13 +142,36 @@ class Exchange:
         self.onward += destination.is_exchange
         if self.watcher is not None:
             self.watcher(binding, True)
-        if self.type is ExchangeType.DIRECT:
+        if content is not None:
+            self._bind_filtered(binding, content)
+        elif self.type is ExchangeType.DIRECT:
             _count(self._by_key.setdefault(key, {}), destination)
         elif self.type is ExchangeType.FANOUT or self.type in BY_TURNS:
             _count(self._all, destination)
         elif self.type is ExchangeType.TOPIC:
             self._bind_topic(key, destination)
         return True
+
+    def _content_of(self, arguments: Mapping[str, object]) -> ContentFilter | None:
+        """Returns the filter of a binding, if it has one. Refuses one that cannot be read with
+        PRECONDITION_FAILED."""
+        if headers.FILTER not in arguments:
+            return None
+        text = arguments[headers.FILTER]
+        if not isinstance(text, str):
+            raise precondition(f"invalid arg '{headers.FILTER}' for binding: {spelt(text)} is no text")
+        if self.type in BY_TURNS:
+            raise precondition(f"exchanges of type '{self.type.value}' take no arg '{headers.FILTER}'")
+        try:
+            return content_filter(text)
+        except TreecastError as error:
+            raise precondition(f"invalid arg '{headers.FILTER}' for binding: {error.detail}") from error
+
+    def _bind_filtered(self, binding: Binding, content: ContentFilter) -> None:
+        self._filters[binding] = self._next, content
+        if self.type is ExchangeType.TOPIC:
+            self._filtered.add(binding.key, self._next, binding)
+        self._next += 1
 
     def _bind_topic(self, key: bytes, destination: Destination) -> None:
         serial = self._serials.get((key, destination))
@@ -147,7 +190,10 @@ class Exchange:
         self.onward -= destination.is_exchange
         if self.watcher is not None:
             self.watcher(binding, False)
-        if self.type is ExchangeType.DIRECT:
+        if binding in self._filters:
+            number, _ = self._filters.pop(binding)
+            self._filtered.remove(key, number)
+        elif self.type is ExchangeType.DIRECT:
             _discount(self._by_key[key], destination)
             if not self._by_key[key]:
                 del self._by_key[key]
@@ -165,7 +211,31 @@ class Exchange:
             del self._serials[key, destination]
 
     def match(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
-        """Returns the destinations of a message with `key`, possibly with duplicates."""
+        """Returns the destinations of a message with `key`, possibly with duplicates. The run has one message
+        if they depend on more than the key."""
+        found = self._tabled(key, run, reader)
+        if not self._filters or reader is None:
+            return found
+        wanted = [one for one in self._filtered_for(key, run, reader) if one.destination not in found]
+        if not wanted:
+            return found
+        topic, record = reader.topic(key), reader.record(run)
+        passed = [one.destination for one in wanted if self._filters[one][1].passes(topic, record)]
+        return found + passed
+
+    def _filtered_for(self, key: bytes, run: Run, reader: HeaderReader) -> list[Binding]:
+        """Returns the bindings with a filter that fit, apart from it."""
+        if self.type is ExchangeType.TOPIC:
+            return self._filtered.match(key)
+        if self.type is ExchangeType.DIRECT:
+            return [binding for binding in self._filters if binding.key == key]
+        if self.type is ExchangeType.FANOUT:
+            return list(self._filters)
+        found = reader.headers(run)
+        return [one for one in self._filters if headers.matches(self.bindings[one], found)]
+
+    def _tabled(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
+        """Returns the destinations of bindings without a filter."""
         if self.type is ExchangeType.DIRECT:
             return list(self._by_key.get(key, _NOBODY))
         if self.type is ExchangeType.FANOUT or self.type is ExchangeType.LOCAL_RANDOM:
@@ -178,7 +248,7 @@ class Exchange:
         return [
             binding.destination
             for binding, arguments in self.bindings.items()
-            if headers.matches(arguments, found)
+            if binding not in self._filters and headers.matches(arguments, found)
         ]
 
     def _hashed(self, key: bytes) -> list[Destination]:

@@ -14,6 +14,7 @@ from treecast.middleware.wire.field_table import same
 from .refusals import precondition, spelt
 
 _MATCH: Final = "x-match"
+FILTER: Final = "x-treecast-filter"  # a filter on the messages, for bindings to exchanges of most types
 _KINDS: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
@@ -36,7 +37,7 @@ def matches(arguments: Mapping[str, object], headers: Mapping[str, object]) -> b
     wanted = [
         _fits(name, value, headers)
         for name, value in arguments.items()
-        if name != _MATCH and (with_x or not name.startswith("x-"))
+        if name not in (_MATCH, FILTER) and (with_x or not name.startswith("x-"))
     ]
     return any(wanted) if kind in ("any", "any-with-x") else all(wanted)
 

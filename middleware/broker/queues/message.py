@@ -75,6 +75,17 @@ class Run:
             return (self.key,)
         return (self.key, *self.copies, *self.hidden_copies)
 
+    def singles(self) -> list[Run]:
+        """Returns the messages as runs of one."""
+        found = []
+        for properties, body in messages(self.data):
+            one = Run(self.exchange, self.key, message(properties, body), 1, len(body), self.persistent)
+            one.priority, one.expiration = self.priority, self.expiration
+            one.copies, one.hidden_copies, one.deaths = self.copies, self.hidden_copies, self.deaths
+            one.format, one.lane = self.format, self.lane
+            found.append(one)
+        return found
+
     def dead(self, part: Part, deaths: tuple[Death, ...]) -> Run:
         """Returns the messages of `part` as a run without expiration and with the given deaths."""
         found = Run(

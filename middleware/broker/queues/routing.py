@@ -6,6 +6,7 @@ An alternate exchange gets the messages that its exchange cannot route, for each
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -148,3 +149,21 @@ class Router:
     def _named(self, destinations: list[Destination]) -> list[AnyQueue]:
         found = dict.fromkeys(destinations)
         return [self.queues[one.name] for one in found if one.name in self.queues]
+
+
+def by_content(exchanges: Mapping[bytes, Exchange], name: bytes) -> bool:
+    """Whether routing from the exchange may meet a binding with a filter: messages are then routed one by
+    one."""
+    seen, todo = {name}, [name]
+    while todo:
+        exchange = exchanges.get(todo.pop())
+        if exchange is None:
+            continue
+        if exchange.by_content:
+            return True
+        onward: set[bytes] = set() if exchange.alternate is None else {exchange.alternate}
+        if exchange.onward:
+            onward |= {one.destination.name for one in exchange.bindings if one.destination.is_exchange}
+        todo += onward - seen
+        seen |= onward
+    return False

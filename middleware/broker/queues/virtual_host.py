@@ -21,6 +21,7 @@ from .definitions import Definitions
 from .message import Part, Run
 from .queue import MessageQueue
 from .recorder import Recorder
+from .routing import by_content
 from .settings import DEFAULTS, QueueSettings
 from .store import RunStore
 
@@ -167,14 +168,15 @@ class VirtualHost(Definitions):
     def _inter(self, source: AnyQueue, run: Run, reason: str, now: float) -> None:
         if run.exchange and run.exchange not in self.exchanges:
             return  # dropped as in RabbitMQ, as the exchange does not exist
-        for queue in self.route(run):
-            if reason != deaths.REJECTED and deaths.cycles(run.deaths, queue.name):
-                self.cycled += run.count
-                continue
-            self.dead_lettered += run.count
-            queue.publish(run, now)
-            self.watch(queue)
-        self._depart(run)
+        for one in run.singles() if by_content(self.exchanges, run.exchange) else [run]:
+            for queue in self.route(one):
+                if reason != deaths.REJECTED and deaths.cycles(one.deaths, queue.name):
+                    self.cycled += one.count
+                    continue
+                self.dead_lettered += one.count
+                queue.publish(one, now)
+                self.watch(queue)
+            self._depart(one)
 
     def displace(self, queue: AnyQueue, now: float) -> list[Run]:
         """Empties a queue whose name belongs to a queue of another host, and cancels its consumers. Returns

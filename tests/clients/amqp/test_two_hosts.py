@@ -13,7 +13,7 @@ import pytest
 from pamqp import commands
 from pika.adapters.blocking_connection import BlockingChannel
 from tests.clients.amqp.conftest import two_hosts
-from tests.fault.amqp_wire import Wire, method
+from tests.fault.amqp_wire import Wire, content, method
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -349,3 +349,67 @@ def test_which_host_gets_a_message(
         assert to(exchange=exchange, headers={"colour": "red"}) == []
         assert to(exchange=exchange, headers={"colour": "blue"}) == [other]
         assert to(exchange="", key=queue) == [other]
+
+
+CHEAP = "price < 50 and headers.unit == EUR"
+PRICES = [(40, "EUR"), (60, "EUR"), (30, "USD"), (20, "EUR")]
+
+
+@pytest.mark.parametrize("kind", ["direct", "topic", "fanout", "headers", "amq.topic"])
+@pytest.mark.parametrize("publisher", [0, 1])
+def test_a_binding_with_a_filter_passes_exactly_its_messages(
+    hosts: list[DaemonProcess], name: Callable[[str], str], kind: str, publisher: int
+) -> None:
+    """Also of those that come in one chunk, and beside a binding without a filter."""
+    with channel_at(hosts[0]) as home, channel_at(hosts[publisher]) as channel:
+        exchange, key = name("exchange"), name("key").replace(".", "-")
+        if kind == "amq.topic":
+            exchange = kind
+        else:
+            home.exchange_declare(exchange, kind, durable=True)
+        some, every = name("some"), name("every")
+        for queue, arguments in ((some, {"x-treecast-filter": CHEAP}), (every, {})):
+            home.queue_declare(queue, durable=True)
+            home.queue_bind(queue, exchange, key, arguments)
+        for price, unit in PRICES:
+            properties = pika.BasicProperties(delivery_mode=2, headers={"unit": unit})
+            channel.basic_publish(exchange, key, b'{"price": %d}' % price, properties, mandatory=True)
+        assert take(home, every, 4) == [b'{"price": %d}' % price for price, _ in PRICES]
+        assert take(home, some, 2) == [b'{"price": 40}', b'{"price": 20}']
+        home.queue_unbind(some, exchange, key, {"x-treecast-filter": CHEAP})
+        channel.basic_publish(exchange, key, b'{"price": 1}', properties)
+        assert take(home, every, 1) == [b'{"price": 1}']
+        assert take(home, some, 0) == []
+
+
+def test_a_chunk_of_publishes_is_filtered_message_by_message(
+    hosts: list[DaemonProcess], first: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    """One whose filter no binding passes is unroutable, and comes back to who wants to know."""
+    exchange, queue = name("exchange"), name("queue")
+    first.exchange_declare(exchange, "direct", durable=True)
+    first.queue_declare(queue, durable=True)
+    first.queue_bind(queue, exchange, "k", {"x-treecast-filter": "n < 50"})
+    bodies = [b'{"n": %d}' % number for number in (10, 60, 20, 70)]
+    asked = commands.Basic.Publish(exchange=exchange, routing_key="k", mandatory=True)
+    wire = Wire(hosts[1].address("amqp")).open()
+    wire.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    wire.send(b"".join([method(asked) + content(body, delivery_mode=2) for body in bodies]))
+    for body in (bodies[1], bodies[3]):
+        assert wire.expect(commands.Basic.Return).reply_code == 312
+        assert wire.content() == body
+    confirm = wire.expect(commands.Basic.Ack)
+    assert (confirm.delivery_tag, confirm.multiple) == (4, True)
+    wire.close()
+    assert take(first, queue, 2) == [bodies[0], bodies[2]]
+
+
+def test_a_filter_that_cannot_be_read_is_refused(first: BlockingChannel, name: Callable[[str], str]) -> None:
+    exchange, queue = name("exchange"), name("queue")
+    first.exchange_declare(exchange, "direct", durable=True)
+    first.queue_declare(queue, durable=True)
+    code, text = refused(
+        lambda: first.queue_bind(queue, exchange, "k", {"x-treecast-filter": "price <"}),
+    )
+    assert code == 406
+    assert "x-treecast-filter" in text

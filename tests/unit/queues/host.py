@@ -18,6 +18,7 @@ from treecast.middleware.broker.queues import (
     message,
     messages,
 )
+from treecast.middleware.model.records import Record
 
 
 def run(
@@ -78,7 +79,14 @@ class Headers:
         self.of = of
 
     def headers(self, run: Run) -> Mapping[str, object]:
-        return self.of[messages(run.data)[0][1]]
+        return self.of.get(messages(run.data)[0][1], {})
+
+    def record(self, run: Run) -> Record:
+        ((_, body),) = messages(run.data)
+        return Record(None, body, tuple((name, str(one).encode()) for name, one in self.headers(run).items()))
+
+    def topic(self, key: bytes) -> str:
+        return key.decode()
 
 
 class Host:

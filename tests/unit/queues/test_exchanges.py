@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.queues.host import Headers, Host
+from tests.unit.queues.host import Headers, Host, Taker
 
-from treecast.middleware.broker.queues import Destination, Reason, Refusal
+from treecast.middleware.broker.queues import Destination, Reason, Refusal, by_content
 
 ALL_HEADERS = {
     b"both": {"a": 1, "b": "x"},
@@ -267,3 +267,73 @@ def test_headers_count_where_a_binding_leads_to_an_exchange() -> None:
     vhost.unbind(b"x", Destination(b"amq.headers", True), b"k")
     assert not vhost.looks_at_headers(b"x")
     assert vhost.looks_at_headers(b"amq.headers")
+
+
+@pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
+def test_a_binding_with_a_filter_passes_only_some_messages(kind: str) -> None:
+    host = Host()
+    low, dollars, high = (b'{"n": %d}' % number for number in (5, 60, 70))
+    of = {low: {"unit": "EUR"}, dollars: {"unit": "USD"}, high: {"unit": "EUR"}}
+    host.vhost.reader = Headers(of)
+    host.vhost.declare_exchange(b"x", kind)
+    for name in ("some", "twice", "all"):
+        host.queue(name)
+    filtered = {"x-treecast-filter": "n > 5 and headers.unit == EUR or topic == other"}
+    match = {"unit": "EUR", "x-match": "any"} if kind == "headers" else {}
+    for name, arguments in (("some", filtered), ("twice", filtered), ("twice", {}), ("all", {})):
+        host.vhost.bind(b"x", Destination(name.encode(), False), b"k", match | arguments)
+    for body in (low, dollars, high):
+        host.publish(body, exchange="x", key="k")
+    every = [low, high] if kind == "headers" else [low, dollars, high]
+    assert host.drained("some") == [high]
+    assert host.drained("twice") == host.drained("all") == every
+    host.vhost.unbind(b"x", Destination(b"some", False), b"k", match | filtered)
+    host.vhost.unbind(b"x", Destination(b"twice", False), b"k", match | filtered)
+    assert not by_content(host.vhost.exchanges, b"x")
+    host.publish(high, exchange="x", key="k")
+    assert (host.drained("some"), host.drained("twice")) == ([], [high])
+
+
+def test_filters_behind_other_exchanges_are_asked_for_each_message() -> None:
+    host = Host()
+    host.vhost.reader = Headers({})
+    for name in (b"far", b"near", b"front"):
+        host.vhost.declare_exchange(name, "fanout")
+    host.vhost.declare_exchange(b"before", "direct", arguments={"alternate-exchange": "front"})
+    host.vhost.bind(b"near", Destination(b"far", True), b"")
+    host.vhost.bind(b"front", Destination(b"near", True), b"")
+    host.queue("q")
+    names = (b"before", b"front", b"near", b"far", b"", b"amq.fanout")
+    assert not any(by_content(host.vhost.exchanges, name) for name in names)
+    host.vhost.bind(b"far", Destination(b"q", False), b"", {"x-treecast-filter": "n > 5"})
+    found = [name for name in names if by_content(host.vhost.exchanges, name)]
+    assert found == [b"before", b"front", b"near", b"far"]
+
+
+def test_dead_letters_pass_a_filter_one_by_one() -> None:
+    host = Host()
+    host.vhost.reader = Headers({})
+    host.vhost.declare_exchange(b"dead", "fanout")
+    host.queue("grave")
+    host.vhost.bind(b"dead", Destination(b"grave", False), b"", {"x-treecast-filter": "n > 5"})
+    queue, taker = host.queue("q", dead_letter_exchange="dead"), Taker("t")
+    host.vhost.consume(queue, taker, host.now)
+    bodies = [b'{"n": %d}' % number for number in (1, 9, 2, 8)]
+    host.publish(*bodies)
+    (part,) = taker.parts
+    queue.reject(part, 0, part.count, taker, host.now)
+    host.vhost.touched(queue, host.now)
+    assert host.drained("grave") == [bodies[1], bodies[3]]
+
+
+UNREADABLE = [("direct", "n <"), ("direct", 7), ("direct", "x" * 5000), ("x-local-random", "n > 1")]
+
+
+@pytest.mark.parametrize(("kind", "text"), UNREADABLE)
+def test_filters_that_cannot_be_read_are_refused(host: Host, kind: str, text: object) -> None:
+    host.vhost.declare_exchange(b"x", kind)
+    host.queue("q")
+    with pytest.raises(Refusal, match="x-treecast-filter") as refusal:
+        host.vhost.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": text})
+    assert refusal.value.reason is Reason.PRECONDITION_FAILED
+    assert not host.vhost.exchanges[b"x"].bindings

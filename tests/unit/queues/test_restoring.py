@@ -22,6 +22,7 @@ from treecast.middleware.broker.queues import (
     QueueSettings,
     Run,
     VirtualHost,
+    by_content,
     entries,
 )
 from treecast.middleware.broker.queues.entries import enqueued, ranged, returned, walk
@@ -112,6 +113,15 @@ def test_changes_are_pending_until_they_are_written(tmp_path: Path) -> None:
         change()
         assert any(site.store.pending)
     site.store.close()
+
+
+def test_filters_of_bindings_are_there_again(site: Site) -> None:
+    site.queue()
+    site.vhost.declare_exchange(b"x", "topic")
+    site.vhost.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": "n > 5"})
+    site.store.flush()
+    site.kill()
+    assert by_content(site.vhost.exchanges, b"x")
 
 
 def test_what_was_handed_out_is_redelivered_and_what_was_settled_is_gone(site: Site) -> None:
