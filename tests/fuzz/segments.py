@@ -404,7 +404,7 @@ class Attacked:
         assert self.goes_on(nonce), "a stream that nobody attacks has stopped"
 
     def said(self) -> object:
-        """What was taken, and what the packets have done."""
+        """Returns what was taken, where streams are, and what the packets have done."""
         places = [one.next for one in self.joined]
         counters = self.counters
         return (

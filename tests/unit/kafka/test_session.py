@@ -7,6 +7,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.script import Script
 
 from treecast.shims.kafka.session import GROWTH, POOLED_FROM, SMALLEST_BUFFER, FramePool, Request, Session
 
@@ -19,6 +20,24 @@ def framed(*frames: bytes) -> bytes:
 
 def session(pool: FramePool | None = None, max_in_flight: int = 10**6) -> Session:
     return Session(pool or FramePool(4096), 100 * MIB, max_in_flight, 0.0)
+
+
+class Edge(Script):
+    """Bytes arrive; `(number, answer)` answers a request, counted from 0. Pieces of answers leave."""
+
+    def __init__(self, max_in_flight: int = 10**6) -> None:
+        self.session = session(max_in_flight=max_in_flight)
+        self.requests: list[Request] = []
+
+    def give(self, *given: bytes | tuple[int, bytes]) -> None:
+        for one in given:
+            if isinstance(one, bytes):
+                self.requests += self.session.receive(one, 0.0)
+            else:
+                self.session.reply(self.requests[one[0]], [one[1]] if one[1] else [], 0.0)
+
+    def take(self) -> list[bytes]:
+        return [bytes(piece) for piece in self.session.data_to_send()]
 
 
 def feed(target: Session, data: bytes, chunks: list[int]) -> list[bytes]:
@@ -120,12 +139,9 @@ def test_sizes_that_are_refused(data: bytes, reason: str) -> None:
 
 
 def test_requests_before_a_bad_size_are_served() -> None:
-    target = session()
-    requests = target.receive(framed(b"12345678") + struct.pack(">i", -5), 0.0)
-    assert len(requests) == 1
-    assert "negative" in target.failure
-    target.reply(requests[0], [b"answer"], 0.0)
-    assert target.data_to_send() == [b"answer"]
+    edge = Edge()
+    edge << framed(b"12345678") + struct.pack(">i", -5) << (0, b"answer") >> b"answer"
+    assert "negative" in edge.session.failure
 
 
 def test_an_announced_size_costs_nothing() -> None:
@@ -155,32 +171,25 @@ def test_frame_buffers_are_used_again() -> None:
 
 @given(st.permutations(range(6)))
 def test_replies_keep_the_order_of_requests(order: list[int]) -> None:
-    target = session()
-    requests = target.receive(framed(*(bytes([65 + n]) * 8 for n in range(6))), 0.0)
-    sent: list[bytes] = []
-    for index in order:
-        target.reply(requests[index], [b"%d" % index, b";"], 0.0)
-        sent += [bytes(piece) for piece in target.data_to_send()]
-    assert b"".join(sent) == b"0;1;2;3;4;5;"
-    assert target.in_flight == 0
+    edge = Edge()
+    edge << framed(*(bytes([65 + n]) * 8 for n in range(6)))
+    sent = [piece for index in order for piece in (edge << (index, b"%d" % index)).take()]
+    assert sent == [b"%d" % n for n in range(6)]
+    assert edge.session.in_flight == 0
 
 
 def test_a_request_without_an_answer_holds_up_nothing() -> None:
-    target = session()
-    one, two = target.receive(framed(b"11111111", b"22222222"), 0.0)
-    target.reply(two, [b"two"], 0.0)
-    assert target.data_to_send() == []
-    target.reply(one, [], 0.0)
-    assert target.data_to_send() == [b"two"]
+    edge = Edge()
+    edge << framed(b"11111111", b"22222222") << (1, b"two") >> []
+    edge << (0, b"") >> b"two"
 
 
 def test_reading_stops_at_the_bound_and_goes_on_below_it() -> None:
-    target = session(max_in_flight=2)
-    requests: list[Request] = target.receive(framed(b"11111111", b"22222222"), 0.0)
-    assert not target.wants_data
-    target.reply(requests[0], [b"x"], 0.0)
-    target.data_to_send()
-    assert target.wants_data
+    edge = Edge(max_in_flight=2)
+    edge << framed(b"11111111", b"22222222") >> []
+    assert not edge.session.wants_data
+    edge << (0, b"x") >> b"x"
+    assert edge.session.wants_data
 
 
 def test_idle_means_nothing_received_sent_or_in_flight() -> None:

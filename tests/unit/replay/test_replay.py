@@ -16,7 +16,7 @@ from tests.unit.queues import test_broker_reference as queues
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where logs of failures are kept."""
+    """Returns the folder of the logs of failures."""
     monkeypatch.setattr(replay, "KEPT", tmp_path)
     return tmp_path
 
