@@ -37,7 +37,6 @@ from treecast.middleware.daemon.process import DaemonProcess
 SHAPES = ("topics", "partitions")
 CALL_SECONDS = 60.0  # librdkafka's default for a request
 PATIENCE_SECONDS = 300.0  # for a start, so that a slow one is measured and not guessed
-LOOK_SECONDS = 5.0  # how long an idle daemon's processor time is measured
 WRITTEN_TOGETHER = 200  # partitions in one request
 DATA_FLAGS = ("--default-partitions", "1")
 
@@ -137,6 +136,9 @@ def _options() -> argparse.ArgumentParser:
         "--flag", action="append", default=[], help="additional flag of the daemons; repeatable"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--idle", type=float, default=5.0, help="seconds in which an idle daemon's processor time is measured"
+    )
     return parser
 
 
@@ -177,7 +179,7 @@ class _Run:
         first.kill()
         start_after_kill = _start(first)
         after = memory(first.pid)
-        files, idle = len(os.listdir(f"/proc/{first.pid}/fd")), _idle_cpu(first.pid)
+        files, idle = len(os.listdir(f"/proc/{first.pid}/fd")), _idle_cpu(first.pid, self._options.idle)
         first_use, second_use = _used(first.kafka, places[:2])
         metadata = timed(lambda: self._admin().list_topics(timeout=PATIENCE_SECONDS))
         seconds, body = _scraped(first)
@@ -330,11 +332,11 @@ def memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-def _idle_cpu(pid: int) -> float:
+def _idle_cpu(pid: int, seconds: float) -> float:
     """Returns an idle daemon's use of one processor in per cent."""
     before = _cpu(pid)
-    time.sleep(LOOK_SECONDS)  # the window of the measurement
-    return (_cpu(pid) - before) / LOOK_SECONDS * 100
+    time.sleep(seconds)  # the window of the measurement
+    return (_cpu(pid) - before) / seconds * 100
 
 
 def _cpu(pid: int) -> float:

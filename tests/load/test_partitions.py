@@ -11,12 +11,14 @@ from tests.load import partitions
 FEW_FILES = 600  # logs keep at most 512 files open
 
 
-def test_two_thousand_partitions_take_few_files_and_bounded_metrics(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("count", [1000, pytest.param(4000, marks=pytest.mark.nightly)])
+def test_many_partitions_take_few_files_and_bounded_metrics(
+    capsys: pytest.CaptureFixture[str], count: int
 ) -> None:
-    partitions.main(["--count", "2000", "--records", "1", "--json"])
+    """More of them than files that logs keep open."""
+    partitions.main(["--count", str(count), "--records", "1", "--idle", "0.5", "--json"])
     rows = json.loads(capsys.readouterr().out)
-    assert [(row["shape"], row["partitions"]) for row in rows] == [("topics", 2000), ("partitions", 2000)]
+    assert [(row["shape"], row["partitions"]) for row in rows] == [("topics", count), ("partitions", count)]
     for row in rows:
         assert row["open_files"] < FEW_FILES
         assert row["metrics_bytes"] < partitions.MOST_METRICS_BYTES
@@ -24,7 +26,7 @@ def test_two_thousand_partitions_take_few_files_and_bounded_metrics(
 
 
 def test_topics_of_joined_hosts(capsys: pytest.CaptureFixture[str]) -> None:
-    count = ("--count", "300", "--batch", "100")
+    count = ("--count", "300", "--batch", "100", "--idle", "0.5")
     partitions.main([*count, "--hosts", "2", "--shape", "topics", "--json", "--flag=--metrics-listed=10"])
     (row,) = json.loads(capsys.readouterr().out)
     assert row["partitions"] == 300

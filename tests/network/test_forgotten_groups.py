@@ -159,7 +159,7 @@ def grouped(cluster: Cluster) -> int:
     return sent
 
 
-@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize("ipv6", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_port_that_forgets_its_memberships_gets_unicast_until_it_knows_them_again(
     lab: StartLab, tmp_path: Path, require_tool: Callable[[str], str], ipv6: bool
 ) -> None:

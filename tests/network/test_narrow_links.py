@@ -134,7 +134,9 @@ def test_the_least_mtu_of_three_interfaces_is_used(site: Callable[..., Site]) ->
     assert made.treecast("h1", "doctor").returncode == 0
 
 
-@pytest.mark.parametrize("ipv6", [False, True], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize(
+    "ipv6", [pytest.param(False, id="IPv4"), pytest.param(True, id="IPv6", marks=pytest.mark.nightly)]
+)
 def test_a_switch_port_that_drops_long_frames_is_found(site: Callable[..., Site], ipv6: bool) -> None:
     made = site(lan(1500, 1500, 1500), ipv6=ipv6)
     made.narrow("h3", 1280)
