@@ -55,7 +55,7 @@ class Translation:
         self._variables = Variables(schema)
         self._known: dict[tuple[Field, Relation, Scalar, type], tuple[int, Bounds]] = {}
         self._places: dict[Field, int] = {}
-        self._checked: set[tuple[Action, ...]] = set()
+        self._keeping: dict[tuple[Action, ...], bool] = {}  # checked actions: whether they keep state
         self._numbers: dict[tuple[Action, ...], int] = {}
         self._rest: list[Box] = []
         self._keeps_state = False
@@ -101,10 +101,12 @@ class Translation:
 
     def _collect(self, rule: Rule) -> list[Box]:
         """Returns the boxes of a rule's rest: the rule itself if it is stateless."""
-        if rule.actions not in self._checked:
+        keeps = self._keeping.get(rule.actions)
+        if keeps is None:
             effect_of(self._schema, rule.actions)
-            self._checked.add(rule.actions)
-        self._keeps_state = any(isinstance(action, Update) for action in rule.actions)
+            keeps = any(isinstance(action, Update) for action in rule.actions)
+            self._keeping[rule.actions] = keeps
+        self._keeps_state = keeps
         rest = normal_form(rule.filter, self._stateless)
         if self._keeps_state:
             self._variables.collect(rule, rest)
@@ -130,6 +132,8 @@ class Translation:
     def _on_field(self, constraint: Constraint, positive: bool) -> tuple[int, Bounds] | None:
         attribute, constant = constraint.attribute, constraint.constant
         assert isinstance(attribute, Field)
+        if positive and constant.__class__ is int and constraint.relation is Relation.EQ:
+            return self._of_field(attribute, constraint)  # large sets name each value once
         key = (attribute, constraint.relation, constant, constant.__class__)  # as 1 equals True
         found = self._known.get(key)
         if found is None:
