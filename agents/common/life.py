@@ -18,7 +18,7 @@ from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.storage.whole_file import write_whole
 
 from .admin import AdminServer
-from .settings import AgentSettings
+from .settings import AgentSettings, SiteSettings
 from .status import AgentCounters, AgentStatus, Trouble
 
 _log = Log(__name__)
@@ -40,7 +40,7 @@ class _Says(Protocol):
 class SiteLife:
     """The counts, troubles, admin server and memory of one agent; its memory is a file in its directory."""
 
-    def __init__(self, settings: AgentSettings, says: _Says) -> None:
+    def __init__(self, settings: SiteSettings, says: _Says) -> None:
         """`says`: the agent, whose status is asked for at each request."""
         self.settings = settings
         self.counters = AgentCounters()

@@ -24,25 +24,33 @@ class SettingsError(Exception):
     """A setting is wrong. The text names its place and the correction."""
 
 
-class AgentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The table [agent]. Sizes in bytes.
-
-    `name`: the site's, unique in the cluster. `join`: the control address of a daemon or coordinator.
-    `join_token`: the token, or @FILE. `fabric`: where other hosts reach this one, UDP and TCP. `admin`:
-    status and metrics over HTTP. `spool_bytes`: what may wait here
-    for other sites, and again what may wait here for the broker; beyond it nothing more is taken, and the
-    broker and the other sites keep their messages. It also takes as much memory, twice.
-    """
+class SiteSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [agent] of an agent of any kind. `admin`: status and metrics over HTTP."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     data: str
+    admin: str = "127.0.0.1:7690"
+    log_level: str = "info"
+
+    @property
+    def admin_address(self) -> Address | None:
+        return None if self.admin == OFF else address_of(self.admin, "agent.admin")
+
+
+class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [agent] of an agent that is a host of the fabric. Sizes in bytes.
+
+    `name`: the site's, unique in the cluster. `join`: the control address of a daemon or coordinator.
+    `join_token`: the token, or @FILE. `fabric`: where other hosts reach this one, UDP and TCP. `spool_bytes`:
+    what may wait here for other sites, and again what may wait here for the broker; beyond it nothing more is
+    taken, and the broker and the other sites keep their messages. It also takes as much memory, twice.
+    """
+
     join: str
     join_token: str
     fabric: str = "127.0.0.1:0"
-    admin: str = "127.0.0.1:7690"
     spool_bytes: Annotated[int, Meta(ge=1 << 20)] = 256 << 20
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
-    log_level: str = "info"
 
     @property
     def token(self) -> JoinToken:
@@ -54,10 +62,6 @@ class AgentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             return JoinToken.parse(text)
         except TreecastError as error:
             raise SettingsError(f"agent.join_token: {error.detail}") from error
-
-    @property
-    def admin_address(self) -> Address | None:
-        return None if self.admin == OFF else address_of(self.admin, "agent.admin")
 
     @property
     def fabric_address(self) -> Address:

@@ -178,7 +178,7 @@ class KafkaAgent:
             published=following.owner.produced,
             refused_there=dict(following.owner.refused),
         )
-        fetched = following.received + sum(one.received for one in following.fetchers.values())
+        fetched = following.fetchers.received
         found = self.cluster.found
         return KafkaStatus(
             kind="kafka",

@@ -42,12 +42,18 @@ async def _check(settings: KafkaSettings) -> list[Found]:
     except ConnectionLost as error:
         return [("cluster", "bad", str(error))]
     try:
-        rows = [("cluster", "ok", f"Kafka cluster {found.cluster_id}, {len(found.brokers)} brokers")]
-        for node in found.brokers:
-            rows += await _broker(cluster, node)
-        return [*rows, *_topics(settings, found)]
+        return [*await check_brokers(cluster), *_topics(settings, found)]
     finally:
         cluster.close()
+
+
+async def check_brokers(cluster: KafkaCluster) -> list[Found]:
+    """Returns what was found at the brokers of a cluster that has answered."""
+    found = cluster.found
+    rows = [("cluster", "ok", f"Kafka cluster {found.cluster_id}, {len(found.brokers)} brokers")]
+    for node in found.brokers:
+        rows += await _broker(cluster, node)
+    return rows
 
 
 async def _broker(cluster: KafkaCluster, node: int) -> list[Found]:

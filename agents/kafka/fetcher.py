@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.api.lasting import BackOff
+from treecast.middleware.broker.values import Isolation
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import TopicId, TopicPartition
 from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.kafka_primitives import CodecError
 from treecast.shims.kafka.codec_client import (
@@ -27,7 +29,7 @@ from treecast.shims.kafka.versions import FETCH
 from .cluster import Pool
 from .connection import ConnectionLost, KafkaConnection
 from .fetch_session import FetchSession
-from .partition import CopiedPartition
+from .session import CopySession
 from .session_table import State
 
 MAX_WAIT_MS: Final = 500
@@ -37,18 +39,53 @@ _AGAIN: Final = 3
 _log = Log(__name__)
 
 
-class BrokerFetcher:
+class NamedTopic(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> TopicId: ...
+
+
+class FetchedPartition(Protocol):
+    """A partition of a Kafka cluster that is read here. `end`: the offset to fetch next. `last_epoch`: the
+    leader epoch of the record before it, -1 if unknown. `here`: whether answers still matter."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+
+    @property
+    def topic(self) -> NamedTopic: ...
+
+    @property
+    def session(self) -> CopySession: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int: ...
+
+    @property
+    def here(self) -> bool: ...
+
+
+P = TypeVar("P", bound=FetchedPartition)
+
+
+class BrokerFetcher(Generic[P]):
     """In use from `run` to its cancellation. `led` yields the partitions that this broker leads."""
 
     def __init__(
         self,
         node: int,
         pool: Callable[[], Pool],
-        led: Callable[[int], Iterable[CopiedPartition]],
-        take: Callable[[CopiedPartition, Fetched], None],
-        failed: Callable[[CopiedPartition, str], None],
+        led: Callable[[int], Iterable[P]],
+        take: Callable[[P, Fetched], None],
+        failed: Callable[[P, str], None],
         fetch_bytes: int,
         partition_bytes: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> None:
         """`take` is called with each answer, `failed` with the reason if there is none."""
         self.node = node
@@ -62,6 +99,7 @@ class BrokerFetcher:
         self._failed = failed
         self._fetch_bytes = fetch_bytes
         self._partition_bytes = partition_bytes
+        self._isolation = isolation
         self._session = FetchSession()
         self._more = asyncio.Event()
         self._back_off = BackOff(random.Random())  # nosec B311  # pauses, no secrets
@@ -90,7 +128,7 @@ class BrokerFetcher:
         finally:
             self._drop()
 
-    def _lost(self, wanted: list[CopiedPartition], reason: str) -> None:
+    def _lost(self, wanted: list[P], reason: str) -> None:
         if reason != self.trouble:
             _log.warning("a broker cannot be fetched from", broker=self.node, error=reason)
         self.trouble = reason
@@ -103,7 +141,7 @@ class BrokerFetcher:
             self.connection.abort()
             self.connection = None
 
-    async def _fetch(self, wanted: list[CopiedPartition]) -> None:
+    async def _fetch(self, wanted: list[P]) -> None:
         """Fetches once. A broker moves partitions that had records to the end of its session."""
         if self.connection is None or not self.connection.open:
             self.connection = await self._pool().connect()
@@ -124,6 +162,7 @@ class BrokerFetcher:
                         max_wait_ms=MAX_WAIT_MS,
                         min_bytes=1,
                         max_bytes=self._fetch_bytes,
+                        isolation=self._isolation,
                         session_id=named.session_id,
                         session_epoch=named.session_epoch,
                         forgotten=named.forgotten,
@@ -141,7 +180,7 @@ class BrokerFetcher:
             raise ConnectionLost(f"the broker refuses the fetch with error {code}")
         self._hand_out(order, answers)
 
-    def _asked(self, one: CopiedPartition) -> Asked:
+    def _asked(self, one: P) -> Asked:
         return Asked(
             one.topic.name,
             one.topic.topic_id.bytes,
@@ -152,7 +191,7 @@ class BrokerFetcher:
             last_epoch=one.last_epoch,
         )
 
-    def _hand_out(self, order: list[CopiedPartition], answers: list[Fetched]) -> None:
+    def _hand_out(self, order: list[P], answers: list[Fetched]) -> None:
         by_place = {(one.topic.name, one.name.partition): one for one in order}
         by_id = {(one.topic.topic_id.bytes, one.name.partition): one for one in order}
         for answer in answers:

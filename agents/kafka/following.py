@@ -4,16 +4,11 @@ are."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from treecast.middleware.broker.followed import FollowedPartition
-from treecast.middleware.broker.values import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    Isolation,
-    Topic,
-)
+from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.logs import Log
@@ -22,19 +17,17 @@ from treecast.shims.kafka.codec_client import Fetched
 from treecast.shims.kafka.versions import DESCRIBE_CONFIGS
 
 from .asking import KafkaOwner
-from .cluster import KafkaCluster, PartitionFound, refusal
+from .cluster import KafkaCluster, refusal
 from .connection import ConnectionLost
-from .fetcher import BrokerFetcher
+from .fetchers import Fetchers
 from .partition import CopiedPartition
-from .session import Action, Advance, Append, Ask, Bounds, Cut, Restart
-from .session_table import State
+from .session import Action, Advance, Append, Ask, Cut, Restart
 from .settings import KafkaSettings
 from .topics import Bring, Change, Grow, InTheWay, Known, Withdraw, changes, followed_config
 
 _TOPIC: Final = 2  # the type of a config resource
 _CONFIGS_EVERY: Final = 5.0  # s between two looks at settings
 _SOON: Final = 0.1  # s from a hint that a leader has moved to the next look
-_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 
 _log = Log(__name__)
 
@@ -55,15 +48,12 @@ class Following:
         self.owner = KafkaOwner(cluster, self.look_again)
         self.partitions: dict[TopicPartition, CopiedPartition] = {}
         self.serving = False
-        self.received = 0  # bytes of fetches from brokers that are gone
         self.withdrawn = 0  # topics
-        self.fetchers: dict[int, BrokerFetcher] = {}
+        self.fetchers: Fetchers[CopiedPartition] = Fetchers(cluster, settings, self, self.owner)
         self._cluster = cluster
         self._settings = settings
         self._notes = notes
         self._look = asyncio.Event()
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._seeking: set[asyncio.Task[None]] = set()
         self._configs_at = -_CONFIGS_EVERY
         self._configs: dict[str, dict[str, str]] = {}
 
@@ -104,10 +94,7 @@ class Following:
         self._look.set()
 
     async def close(self) -> None:
-        tasks = [*self._tasks.values(), *self._seeking]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.fetchers.close()
 
     # --- topics
 
@@ -119,8 +106,8 @@ class Following:
         for name, partition in self.partitions.items():
             leader = self._cluster.leader(name.topic, name.partition)
             if leader is not None and found.topics[name.topic].topic_id == partition.topic.topic_id:
-                self._led(partition, leader)
-        self._keep_fetchers()
+                self.fetchers.led(partition, leader)
+        self.fetchers.keep()
 
     def _known(self) -> Iterator[Known]:
         host_id = self.host.fabric_host.replicas.host_id
@@ -206,58 +193,14 @@ class Following:
 
     # --- fetching
 
-    def _led(self, partition: CopiedPartition, leader: PartitionFound) -> None:
-        before = partition.session.state
-        self._do(partition, partition.session.led(leader.leader, leader.leader_epoch))
-        if partition.session.state is not before:
-            self._wake(partition.session.leader)
-
-    def _wake(self, node: int) -> None:
-        fetcher = self.fetchers.get(node)
-        if fetcher is not None:
-            fetcher.wake()
-
-    def _keep_fetchers(self) -> None:
-        """Runs one fetcher for each broker, and none for brokers that are gone."""
-        brokers = self._cluster.found.brokers
-        for node in [node for node in self.fetchers if node not in brokers]:
-            self.received += self.fetchers.pop(node).received
-            self._tasks.pop(node).cancel()
-        for node in brokers:
-            task = self._tasks.get(node)
-            if task is None or task.done():
-                self._start(node, task)
-
-    def _start(self, node: int, before: asyncio.Task[None] | None) -> None:
-        if before is not None and not before.cancelled() and (error := before.exception()) is not None:
-            _log.error("fetches from a broker failed and begin again", broker=node, error=error, trace=error)
-        old = self.fetchers.get(node)
-        self.received += old.received if old is not None else 0
-        fetcher = self.fetchers[node] = BrokerFetcher(
-            node,
-            lambda: self._cluster.pool(node),
-            self._of_broker,
-            self._take,
-            self._failed,
-            self._settings.fetch_bytes,
-            self._settings.partition_bytes,
-        )
-        self._tasks[node] = asyncio.create_task(fetcher.run(), name=f"fetches from broker {node}")
-
-    def _of_broker(self, node: int) -> list[CopiedPartition]:
+    def led_by(self, node: int) -> Iterable[CopiedPartition]:
         return [one for one in self.partitions.values() if one.session.leader == node]
 
-    def _take(self, partition: CopiedPartition, answer: Fetched) -> None:
+    def take(self, partition: CopiedPartition, answer: Fetched) -> None:
         session = partition.session
-        try:
-            self._do(partition, session.fetched(answer, partition.end, partition.log.start_offset))
-        except TreecastError as error:  # a batch that cannot be read, or a disk that refuses
-            self._do(partition, session.failed(error.detail))
+        self.do(partition, session.fetched(answer, partition.end, partition.log.start_offset))
 
-    def _failed(self, partition: CopiedPartition, reason: str) -> None:
-        self._do(partition, partition.session.failed(reason))
-
-    def _do(self, partition: CopiedPartition, actions: list[Action]) -> None:
+    def do(self, partition: CopiedPartition, actions: list[Action]) -> None:
         for action in actions:
             match action:
                 case Append():
@@ -281,25 +224,7 @@ class Following:
                     )
                     partition.restart(offset, missed)
                 case Ask(bounds):
-                    self._ask(partition, bounds=bounds)
-
-    def _ask(self, partition: CopiedPartition, *, bounds: bool) -> None:
-        if not bounds:
-            self.look_again()
-            return
-        task = asyncio.create_task(self._seek(partition), name=f"bounds of {partition.name}")
-        self._seeking.add(task)
-        task.add_done_callback(self._seeking.discard)
-
-    async def _seek(self, partition: CopiedPartition) -> None:
-        """Asks for the bounds of the leader's log, and places the copy between them."""
-        name = partition.name
-        try:
-            start = await self.owner.offset_for_time(name, EARLIEST_TIMESTAMP, _UNCOMMITTED)
-            end = await self.owner.offset_for_time(name, LATEST_TIMESTAMP, _UNCOMMITTED)
-            bounds = Bounds(start.offset, end.offset)
-            self._do(partition, partition.session.bounds(bounds, partition.end))
-        except TreecastError as error:
-            self._failed(partition, error.detail)
-        if partition.session.state is State.FETCHING:
-            self._wake(partition.session.leader)
+                    if bounds:
+                        self.fetchers.seek(partition)
+                    else:
+                        self.look_again()

@@ -17,20 +17,14 @@ from .log_in import LogIn, Mechanism
 Names = tuple[str, ...]
 
 
-class KafkaSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The table [kafka]. Names with `*` and `?` as in file names; sizes in bytes.
+class ClusterSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a Kafka cluster is reached, and how much is fetched from it at once. Sizes in bytes.
 
-    `bootstrap`: brokers to ask first, HOST:PORT. `topics`: those that are followed; `not_topics`: and not
-    these. `groups`, `transactional_ids`: whose owner is the Kafka cluster, at all hosts. `fetch_bytes`: of
-    one fetch from one broker. `partition_bytes`: of it for one partition. `poll_seconds`: how often topics
-    are looked for.
+    `bootstrap`: brokers to ask first, HOST:PORT. `fetch_bytes`: of one fetch from one broker.
+    `partition_bytes`: of it for one partition. `poll_seconds`: how often topics and leaders are looked for.
     """
 
     bootstrap: tuple[str, ...] = ("127.0.0.1:9092",)
-    topics: Names = ()
-    not_topics: Names = ()
-    groups: Names = ("*",)
-    transactional_ids: Names = ("*",)
     fetch_bytes: Annotated[int, Meta(ge=1 << 16, le=64 << 20)] = 8 << 20
     partition_bytes: Annotated[int, Meta(ge=1 << 10, le=64 << 20)] = 1 << 20
     poll_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 1.0
@@ -39,21 +33,46 @@ class KafkaSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_onl
     password: str = ""
     password_file: str = ""
 
-    @property
-    def brokers(self) -> list[Address]:
-        return [address_of(one, "kafka.bootstrap") for one in self.bootstrap]
+    def brokers_of(self, table: str) -> list[Address]:
+        """Returns the brokers to ask first. Raises SettingsError, which names the table."""
+        if not self.bootstrap:
+            raise SettingsError(f'{table}.bootstrap: name a broker at least, as in ["kafka-1:9092"]')
+        return [address_of(one, f"{table}.bootstrap") for one in self.bootstrap]
 
-    @property
-    def log_in(self) -> LogIn | None:
-        """How to log in; None: not at all. Raises SettingsError."""
+    def log_in_of(self, table: str) -> LogIn | None:
+        """Returns how to log in; None: not at all. Raises SettingsError."""
         if self.sasl == "off":
             return None
         secret = self.password
         if self.password_file:
-            secret = read_secret(Path(self.password_file), "kafka.password_file")
+            secret = read_secret(Path(self.password_file), f"{table}.password_file")
         if not self.user or not secret:
-            raise SettingsError("kafka.sasl: set kafka.user, and kafka.password_file or kafka.password, too")
+            raise SettingsError(
+                f"{table}.sasl: set {table}.user, and {table}.password_file or {table}.password, too"
+            )
         return LogIn(self.sasl, self.user, secret)
+
+
+class KafkaSettings(ClusterSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [kafka]. Names with `*` and `?` as in file names.
+
+    `topics`: those that are followed; `not_topics`: and not these. `groups`, `transactional_ids`: whose owner
+    is the Kafka cluster, at all hosts.
+    """
+
+    topics: Names = ()
+    not_topics: Names = ()
+    groups: Names = ("*",)
+    transactional_ids: Names = ("*",)
+
+    @property
+    def brokers(self) -> list[Address]:
+        return self.brokers_of("kafka")
+
+    @property
+    def log_in(self) -> LogIn | None:
+        """How to log in; None: not at all. Raises SettingsError."""
+        return self.log_in_of("kafka")
 
     def follows(self, topic: str) -> bool:
         return matches(topic, self.topics) and not matches(topic, self.not_topics)
@@ -75,8 +94,6 @@ class KafkaAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise SettingsError(
                 'kafka.topics: no topic is named, so nothing would be followed; name some, as in ["orders.*"]'
             )
-        if not self.kafka.bootstrap:
-            raise SettingsError('kafka.bootstrap: name a broker at least, as in ["kafka-1:9092"]')
         _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.kafka.brokers)
         _ = (self.kafka.log_in, self.kafka.tls_context())
 

@@ -80,6 +80,7 @@ class MosquittoAgent:
         self._out, self._in = TopicMap(broker.rules, OUT), TopicMap(broker.rules, IN)
         self._counters = Counters()
         self.life = SiteLife(agent, self)
+        self._agent = agent
         self.counters = self.life.counters
         # The bound on what the broker is owed is `Room`'s: nothing is dropped from the queue.
         self.host = BrokerlessHost(host_settings(agent, 4 * agent.spool_bytes + (512 << 20)), self._counters)
@@ -136,7 +137,7 @@ class MosquittoAgent:
 
     def _prepare(self) -> None:
         """Takes up what an earlier run left, before other hosts are told anything."""
-        hub, agent, loop = self.host.hub, self.life.settings, asyncio.get_running_loop()
+        hub, agent, loop = self.host.hub, self._agent, asyncio.get_running_loop()
         hub.wall = time.time()
         settings, rng = MqttSettings(max_levels=_NO_LIMIT), random.Random()  # nosec B311  # no secrets
         self._outputs = Outputs(self.host.turn.ask)
@@ -178,7 +179,7 @@ class MosquittoAgent:
 
     async def _take_lock(self) -> None:
         """Raises StartRefused if another site's agent is connected to the broker."""
-        name, deadline = self.life.settings.name, asyncio.get_running_loop().time() + _LOCK_SECONDS
+        name, deadline = self._agent.name, asyncio.get_running_loop().time() + _LOCK_SECONDS
         while True:
             try:
                 found = await look(
@@ -244,7 +245,7 @@ class MosquittoAgent:
         self.counters.connects += 1
         state = self._state
         self.counters.again += len(state.inflight.all()) if state.inflight is not None else 0
-        self._say_lock(connection, self.life.settings.name.encode())
+        self._say_lock(connection, self._agent.name.encode())
         if not connection.present:
             for packet_id in list(state.incoming or ()):
                 state.give_id_back(packet_id)
@@ -347,9 +348,9 @@ class MosquittoAgent:
         version = "MQTT 5" if self._log_in.version == V5 else "MQTT 3.1.1"
         return AgentStatus(
             kind=KIND,
-            site=self.life.settings.name,
+            site=self._agent.name,
             host_id=link.session.host_id if link.attached else 0,
-            cluster_id=self.life.settings.token.cluster_id,
+            cluster_id=self._agent.token.cluster_id,
             broker=f"{version} at {self._broker.address}" if connected else "",
             connected=connected,
             serving=self._serving,

@@ -38,6 +38,12 @@ def kafka(config: Config) -> None:
     _run("kafka", config)
 
 
+@app.command("kafka-bridge")
+def kafka_bridge(config: Config) -> None:
+    """Runs the agent that joins Kafka clusters, in the foreground: carries topics between them."""
+    _run("kafka-bridge", config)
+
+
 @app.command()
 def mosquitto(config: Config) -> None:
     """Runs the agent beside a Mosquitto, or another broker of MQTT, in the foreground."""
@@ -83,7 +89,7 @@ def status(admin: Admin = None, json: Json = False) -> None:
     if json:
         print_json(found)
     else:
-        pairs = {"kafka": _kafka_pairs, "mosquitto": _mosquitto_pairs}.get(found["kind"], _rabbitmq_pairs)
+        pairs = _PAIRS.get(found["kind"], _rabbitmq_pairs)
         print_pairs(list(pairs(found)))
         _print_troubles(found)
     if found["troubles"]:
@@ -173,6 +179,26 @@ def _kafka_pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
         yield f"not produced: {reason}", count
 
 
+def _bridge_pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
+    yield "site", found["site"]
+    yield "clusters", found["broker"] or "not connected"
+    for name, way in found["ways"].items():
+        yield (
+            f"way {name}",
+            f"{way['fetching']} of {way['partitions']} partitions read, {way['lag']} records to come,"
+            f" {way['moved']} carried in {way['transactions']} transactions, {way['looped']} stay,"
+            f" {way['groups']} groups{'' if way['serving'] else ', not served'}",
+        )
+    yield "bytes that the clusters have sent", found["fetched_bytes"]
+    yield "cuts, because a source lost records", found["cuts"]
+    yield "records removed before they were read", found["missed"]
+    for reason, count in found["counters"]["refused_there"].items():
+        yield f"not carried: {reason}", count
+
+
+_PAIRS = {"kafka": _kafka_pairs, "kafka-bridge": _bridge_pairs, "mosquitto": _mosquitto_pairs}
+
+
 def _print_troubles(found: dict[str, Any]) -> None:
     for trouble in found["troubles"]:
         say(f"WRONG: {trouble['what']}: {trouble['detail']}")
@@ -202,6 +228,10 @@ def _broker_findings(kind: str, settings: Any) -> Iterator[Found]:
         from treecast.agents.kafka.check import check_cluster
 
         return check_cluster(settings.kafka)
+    if kind == "kafka-bridge":
+        from treecast.agents.kafka_bridge.check import check_clusters
+
+        return check_clusters(settings.bridge)
     if kind == "mosquitto":
         from treecast.agents.mosquitto.check import check_broker
 

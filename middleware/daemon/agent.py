@@ -51,6 +51,7 @@ class AgentKind(NamedTuple):
 KINDS: Final = {
     "rabbitmq": AgentKind("treecast.agents.rabbitmq", "RabbitAgentSettings", "RabbitAgent"),
     "kafka": AgentKind("treecast.agents.kafka", "KafkaAgentSettings", "KafkaAgent"),
+    "kafka-bridge": AgentKind("treecast.agents.kafka_bridge", "BridgeAgentSettings", "BridgeAgent"),
     "mosquitto": AgentKind("treecast.agents.mosquitto", "MosquittoAgentSettings", "MosquittoAgent"),
 }
 

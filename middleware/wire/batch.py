@@ -52,6 +52,7 @@ MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _START: Final = struct.Struct(">qiibI")
@@ -61,6 +62,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
+_PRODUCER: Final = struct.Struct(">qhi")  # producer id, its epoch, base sequence
 
 _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LAST_COMPRESSION: Final = 4  # Compression.ZSTD, as a number that the compiler knows
@@ -256,6 +258,19 @@ def set_time(data: memoryview, position: int, size: int, attributes: int, max_ti
     crc: int = crc32c(data[position + ATTRIBUTES_AT : position + size])
     _CRC.pack_into(data, position + _CRC_AT, crc)
     return crc
+
+
+def sign_batch(
+    data: memoryview, position: int, header: BatchHeader, producer: ProducerIdentity, base_sequence: int
+) -> None:
+    """Makes a batch that of a transaction of `producer`, at offset 0: only fields of its header change.
+
+    `header` is that of the batch as it is. Its records must have offset deltas 0, 1, 2...
+    """
+    patch_batch(data, position, 0, NO_LEADER_EPOCH)
+    _PRODUCER.pack_into(data, position + _PRODUCER_AT, producer.producer_id, producer.epoch, base_sequence)
+    attributes = header.attributes | TRANSACTIONAL_BIT
+    set_time(data, position, header.size, attributes, header.max_timestamp)
 
 
 # --- checks

@@ -16,6 +16,7 @@ from .batch import (
     patch_batch,
     read_header,
     seal_pieces,
+    sign_batch,
     stamp_append_time,
 )
 from .compression import AT_ONCE, MAX_UNCOMPRESSED_BYTES, Unfinished, most_added, most_uncompressed
@@ -63,5 +64,6 @@ __all__ = [
     "record_size",
     "seal_batch",
     "seal_pieces",
+    "sign_batch",
     "stamp_append_time",
 ]
