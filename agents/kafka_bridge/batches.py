@@ -45,7 +45,7 @@ class Batch(Struct):
 
 
 class Taken(Struct):
-    """What becomes of an answer: batches to produce; records that are back from the target, or of a
+    """The use of an answer: batches to produce; records that are back from the target, or of a
     transaction that was aborted."""
 
     batches: list[Batch]

@@ -1,4 +1,4 @@
-"""What the agent remembers in its data directory: ids of its producers, and which offsets are which."""
+"""The memory of the agent in its data directory: ids of its producers, and which offsets are which."""
 
 from __future__ import annotations
 

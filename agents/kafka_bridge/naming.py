@@ -18,7 +18,7 @@ GROUP: Final = "treecast-bridge"
 
 
 class Naming(Struct, frozen=True):
-    """What is carried from `source` to `target`, both aliases, and under which name."""
+    """The topics that go from `source` to `target`, both aliases, and their names there."""
 
     source: str
     target: str

@@ -51,7 +51,7 @@ class SourcePartition:
         return max(self.session.high_watermark - self.end, 0)
 
     def _own_end_of(self, epoch: int) -> int:
-        """What was read in earlier runs has epochs that are not known any more."""
+        """The epochs of records that earlier runs have read are not known any more."""
         if not self._epochs or epoch < self._epochs[0][0]:
             return self.end
         return end_in(self._epochs, epoch, self.end)
@@ -83,7 +83,7 @@ class Arrived(Struct, frozen=True):
 
 
 class Source:
-    """Implements `fetchers.Fetching`. In use from `begin` to `close`; `forget` begins anew."""
+    """Implements `fetchers.Fetching`. In use until `close`; `forget` ends all of its partitions."""
 
     def __init__(self, cluster: KafkaCluster, settings: ClusterSettings, look: Callable[[], None]) -> None:
         """`look`: asks for the cluster's leaders again soon."""

@@ -5,7 +5,7 @@
     keep    the lease, see `lease`
     tell    offsets, groups and heartbeats in MirrorMaker 2's topics, see `telling`
 
-The first of them that fails ends all; then the way begins again where its commits are.
+The first of them that fails ends all four, and they start over at the commits.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Way:
     # --- life
 
     async def run(self) -> None:
-        """Carries until it is cancelled, and begins again after each failure."""
+        """Carries until it is cancelled, also after failures."""
         back_off = BackOff(random.Random())  # nosec B311  # pauses, no secrets
         while True:
             try:

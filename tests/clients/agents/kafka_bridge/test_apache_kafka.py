@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench.peers.kafka import missing_tools
 from bench.peers.kafka.jars import class_path
-from bench.peers.kafka.tools import java, run_tool
+from bench.peers.kafka.tools import java
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import OffsetAndMetadata
@@ -77,8 +77,6 @@ def test_a_node_and_a_daemon_and_the_tools_of_mirrormaker(
     assert "upstream [here]" in translated(node.bootstrap, "here", "clerks")
     found = records(node.bootstrap, "mm2-offset-syncs.here.internal", 3)
     assert {one.key[2:-4] for one in found} >= {b"bills", b"kept"}
-    listed = run_tool("kafka-consumer-groups", "--bootstrap-server", node.bootstrap, "--list").stdout
-    assert "treecast-bridge.here.apache" in listed
     admin.close()
     agent.kill()
     agent.start()
