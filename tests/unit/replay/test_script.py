@@ -21,7 +21,7 @@ def test_the_example() -> None:
 
 
 class Echo(Script):
-    """What arrives leaves."""
+    """Its session sends back what it gets."""
 
     def __init__(self) -> None:
         self.left: list[object] = []
