@@ -1,4 +1,4 @@
-"""Unmodified Kafka clients read views, beside two daemons of one cluster."""
+"""Unmodified Kafka clients read views at two daemons of one cluster."""
 
 from __future__ import annotations
 

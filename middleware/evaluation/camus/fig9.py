@@ -1,8 +1,8 @@
 """Figure 9: filtering of telemetry by the number of filters: one test after the other, or tables.
 
 The paper compares programs on a server with a switch of 100 Gb/s. Nothing of a switch's speed can be
-measured here. What can be counted is what a packet costs: tests of filters, look-ups in tables. Beside them
-stands the processor time on this machine, of a plain loop over the filters, of the same tables, and of the
+measured here. What can be counted is what a packet costs: tests of filters, look-ups in tables. Measured is
+the processor time on this machine, of a plain loop over the filters, of the same tables, and of the
 generated program on the embedded target.
 
 Filters are `switch_id == S and hop_latency > L : fwd(H)`, of 100 switches, 1,000 latencies and 8 collectors,
