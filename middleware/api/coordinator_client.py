@@ -38,7 +38,7 @@ from .call_auth import (
 from .entries import START, Change, Position, Update, change_message, heard_change
 from .join_token import JoinToken
 from .lasting import BackOff
-from .rpc import FAULT_KEY, OPTIONS, methods
+from .rpc import FAULT_KEY, OPTIONS, Secured, methods
 from .v1 import coordinator_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
@@ -372,10 +372,14 @@ class NotLeading(TreecastError):
 class _Place:
     """One coordinator's address, with what is known of the process there."""
 
-    def __init__(self, target: str, token: JoinToken | None) -> None:
+    def __init__(self, target: str, token: JoinToken | None, secured: Secured | None) -> None:
         self.target = target
         self.signer = Signer(token) if token else None
-        self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self.channel = (
+            grpc.aio.insecure_channel(target, options=_OPTIONS)
+            if secured is None
+            else grpc.aio.secure_channel(target, secured[0], options=(*_OPTIONS, *secured[1]))
+        )
         self.proven = False  # whether an answer has proven that the coordinator knows the key
         self.streams: set[Any] = set()  # calls whose answers are read
 
@@ -396,9 +400,12 @@ class CoordinatorClient(CoordinatorCalls):
         timeout: float = CALL_SECONDS,
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
+        secured: Secured | None = None,
     ) -> None:
-        """`target`: HOST:PORT, or several of them separated by commas."""
-        self._places = [_Place(one.strip(), token) for one in target.split(",")]
+        """`target`: HOST:PORT, or several of them separated by commas. `secured`: credentials and options of
+        gRPC for a secured cluster (`trust.Trust.channel_credentials`).
+        """
+        self._places = [_Place(one.strip(), token, secured) for one in target.split(",")]
         self._place = self._places[0]
         super().__init__(
             self._place.target, token.cluster_id if token else cluster_id, rng or random.Random()

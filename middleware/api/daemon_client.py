@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 from .discovery import Endpoint, find_control
@@ -23,12 +24,19 @@ class DaemonClient:
         *,
         timeout: float = CALL_SECONDS,
         token: JoinToken | None = None,
+        trust: Path | None = None,
     ) -> None:
         """`endpoint`: HOST:PORT, or a discovered one; None looks for this host's daemon. `token` signs
-        changes from another host.
+        changes from another host. `trust`: a folder with a host's certificate, for the address of a secured
+        host; a Unix socket needs none.
         """
         self.endpoint = find_control() if endpoint is None else endpoint
-        self._caller = Caller(SERVICE, _target(self.endpoint), timeout, token)
+        target, secured = _target(self.endpoint), None
+        if trust is not None and not target.startswith("unix:"):
+            from .trust import caller_credentials  # here: it loads `cryptography`
+
+            secured = caller_credentials(trust)
+        self._caller = Caller(SERVICE, target, timeout, token, secured)
 
     def status(self) -> pb.StatusResponse:
         return cast(pb.StatusResponse, self._caller.call("Status", pb.StatusRequest()))

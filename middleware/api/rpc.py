@@ -50,6 +50,8 @@ def server_options(connections: int, *, called_by_hosts: bool) -> tuple[tuple[st
 
 
 _LARGEST = ("grpc.max_receive_message_length", 256 << 20)  # bytes: an answer may list 100,000 topics
+# Credentials of gRPC and options with the name that the other end has to have.
+Secured = tuple[Any, tuple[tuple[str, str], ...]]
 MAX_CALLS = 20_000  # concurrent ones; gRPC refuses more
 
 _Code = grpc.StatusCode
@@ -127,13 +129,23 @@ class Caller:
     """Blocking calls over one channel, signed by a token's key. Raises TreecastError and Unreachable."""
 
     def __init__(
-        self, service: ServiceDescriptor, target: str, timeout: float, token: JoinToken | None = None
+        self,
+        service: ServiceDescriptor,
+        target: str,
+        timeout: float,
+        token: JoinToken | None = None,
+        secured: Secured | None = None,
     ) -> None:
+        """`secured`: credentials and options of a caller of a secured host (`trust.caller_credentials`)."""
         self._target = target
         self._timeout = timeout
         self._signer = Signer(token) if token is not None else None
         self._methods = {method.name: method for method in methods(service)}
-        self._channel = grpc.insecure_channel(target, options=(*OPTIONS, _LARGEST))
+        self._channel = (
+            grpc.insecure_channel(target, options=(*OPTIONS, _LARGEST))
+            if secured is None
+            else grpc.secure_channel(target, secured[0], options=(*OPTIONS, _LARGEST, *secured[1]))
+        )
         self._calls = {name: self._channel.unary_unary(one.path) for name, one in self._methods.items()}
 
     def call(self, name: str, request: Message) -> Any:

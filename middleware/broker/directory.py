@@ -36,6 +36,7 @@ _RUNS, _STAMP = "runs", "stamp"
 _HARMLESS = {
     *(_LOCK, _META + ".new", "lost+found"),
     *("users.toml", "users.lock", "users.new"),  # users may be added before the first start
+    *("trust", "treecast.toml"),  # of `treecast init --secure`, and of a host that has just joined
     *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
 }
 

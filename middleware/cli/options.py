@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,9 @@ def daemon_at(control: str | None, token: str | None = None) -> Iterator[DaemonC
     from treecast.middleware.api.rpc import Unreachable
 
     endpoint = control_at(control)
-    with DaemonClient(endpoint, token=read_token(token) if token else None) as client:
+    folder = os.environ.get("TREECAST_TRUST")
+    trust = Path(folder) if folder else None
+    with DaemonClient(endpoint, token=read_token(token) if token else None, trust=trust) as client:
         try:
             yield client
         except Unreachable as error:

@@ -170,12 +170,17 @@ def _run(before: HostEntry | None, command: Attach, *, lost: bool) -> int:
     return max(before.run, command.run, command.clock_run - 1) + 1 if lost else command.run
 
 
-def _check(state: ClusterState, command: Attach) -> None:
-    if not _NAME.match(command.name):
+def check_name(name: str) -> None:
+    """Raises INVALID_REQUEST for a text that is no name of a host."""
+    if not _NAME.match(name):
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"host name {command.name[:300]!r}: use 1 to 255 of A-Z a-z 0-9 . _ -, first a letter or digit",
+            f"host name {name[:300]!r}: use 1 to 255 of A-Z a-z 0-9 . _ -, first a letter or digit",
         )
+
+
+def _check(state: ClusterState, command: Attach) -> None:
+    check_name(command.name)
     for what, text in (
         ("instance", command.instance),
         ("fabric address", command.address),

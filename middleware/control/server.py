@@ -21,7 +21,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from treecast.middleware.api.admission import Admission
-from treecast.middleware.api.calls import Calls
+from treecast.middleware.api.calls import Admits, Calls
 from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorCalls
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
@@ -61,6 +61,7 @@ class ServerSettings:
     stall: float = 30.0  # time after which a watcher that reads nothing is dropped
     database: str = ""
     connections: int = 0  # at most so many, if not 0
+    admission: Admits | None = None  # of a secured cluster, in place of the token's
 
 
 class OpenCoordinator:
@@ -75,7 +76,9 @@ class OpenCoordinator:
         except TreecastError:
             store.close()
             raise
-        admission = Admission(self.coordinator.cluster_id, settings.token, secrets.token_bytes(16))
+        admission = settings.admission or Admission(
+            self.coordinator.cluster_id, settings.token, secrets.token_bytes(16)
+        )
         self.service = CoordinatorService(self.coordinator, uuid.uuid4, settings.max_watchers)
         self.calls = Calls(SERVICE, self._serving, admission, clock, settings.stall)
         self._tasks: list[asyncio.Task[None]] = []

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from treecast.middleware.model.visitors import Visitors
@@ -17,6 +19,8 @@ from .first_client import FirstClient
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from treecast.middleware.api.trust import Trust
 
     from .admin_connections import AdminConnections
     from .status import Subject
@@ -32,18 +36,24 @@ class AdminServer:
         self._servers: list[asyncio.AbstractServer] = []
         self._first = FirstClient("admin")
         self._runner: web.AppRunner | None = None
+        self._trust: Trust | None = None
 
     def take(self, listener: socket.socket) -> None:
         """Adds a listening socket to serve and, in the end, to close."""
         self._first.sockets.append(listener)
 
     def start(
-        self, subject: Subject, visitors: Visitors | None = None, admits: Callable[[], bool] | None = None
+        self,
+        subject: Subject,
+        visitors: Visitors | None = None,
+        admits: Callable[[], bool] | None = None,
+        trust: Trust | None = None,
     ) -> None:
         """Starts to wait for the first connection. `visitors`: the limits on connections. `admits`: whether
-        there is room for one more.
+        there is room for one more. `trust`: of a secured host, which asks other machines for certificates.
         """
         self._subject = subject
+        self._trust = trust
         if visitors is not None:
             self._visitors = visitors
         if admits is not None:
@@ -64,7 +74,14 @@ class AdminServer:
         for listener in self._first.sockets:
             unix = listener.family == socket.AF_UNIX
             create = loop.create_unix_server if unix else loop.create_server
-            self._servers.append(await create(made, sock=listener, backlog=128))
+            tls = None if unix or _is_local(listener) else self._tls(connections)
+            self._servers.append(await create(made, sock=listener, backlog=128, ssl=tls))
+
+    def _tls(self, connections: AdminConnections) -> ssl.SSLContext | None:
+        if self._trust is None:
+            return None
+        connections.trust = self._trust
+        return self._trust.server
 
     async def close(self) -> None:
         """Stops accepting and closes. Safe to call twice."""
@@ -76,6 +93,10 @@ class AdminServer:
             await self._runner.cleanup()
             self._runner = None
         self._first.close()
+
+
+def _is_local(listener: socket.socket) -> bool:
+    return ip_address(listener.getsockname()[0]).is_loopback
 
 
 def _always() -> bool:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler as Handler
 
 from treecast.middleware.model.visitors import Visitor, Visitors
 from treecast.shims.listening import ChunkProtocol, TurnedAway
+
+if TYPE_CHECKING:
+    from treecast.middleware.api.trust import Trust
 
 
 class AdminConnections:
@@ -23,12 +26,21 @@ class AdminConnections:
     def __init__(self, visitors: Visitors) -> None:
         self.visitors = visitors
         self.of: dict[Handler, Visitor] = {}
+        self.trust: Trust | None = None  # where callers of other machines need a certificate
 
     def known(self, request: web.Request) -> None:
         """Notes that the head of a request has arrived."""
         visitor = self.of.get(request.protocol)
         if visitor is not None:
             visitor.known()
+
+    def welcomes(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the other end may come: on loopback, or by a certificate that is not refused."""
+        tls = transport.get_extra_info("ssl_object")
+        if self.trust is None or tls is None:
+            return True
+        identity = self.trust.holder(tls)
+        return identity is not None and self.trust.accepts(identity)
 
     def factory(self, runner: web.AppRunner, admits: Callable[[], bool]) -> Callable[[], asyncio.Protocol]:
         """Returns what makes the protocol of an accepted connection."""
@@ -58,6 +70,8 @@ class AdminConnection:
         if self.visitor is not None:
             self._all.of[self._handler] = self.visitor
         self._handler.connection_made(transport)
+        if not self._all.welcomes(transport):
+            self.abort()
 
     def eof_received(self) -> bool:
         self._handler.eof_received()

@@ -26,7 +26,9 @@ from .settings import AUTO, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of Treecast that are not settings of a daemon.
-_OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE", "TREECAST_TOKEN"})
+_OTHER_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE", "TREECAST_TOKEN", "TREECAST_TRUST"}
+)
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # nosec B104  # refused without an address for others
 _MISSPELT = 0.8  # similarity, from 0 to 1, from which a variable counts as a misspelt setting
 # Variables that Kubernetes and container links make of the name of a service and its ports.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
@@ -41,6 +41,9 @@ from .settings import value_text
 from .status import JoinedView, Subject, take_status
 from .view import GroupView, OffsetView, PartitionView, TopicView, view_group, view_topic, view_topics
 
+if TYPE_CHECKING:
+    from .door import Door
+
 UNKNOWN = "Unknown"  # the state of a group whose home cannot be asked
 _HOME_AWAY = {
     Fault.COORDINATOR_UNAVAILABLE,
@@ -68,14 +71,18 @@ class ControlServer:
         coordinator: grpc.GenericRpcHandler | None = None,
         token: JoinToken | None = None,
         connections: int = 0,
+        door: Door | None = None,
     ) -> None:
         """`coordinator`: the calls of a coordinator embedded in this daemon. `token`: its key signs changes
         from other hosts; with None, no other host may make changes. `connections`: at most so many of each
-        listener, if not 0.
+        listener, if not 0. `door`: TLS in front of the address, on a secured host.
         """
         options = server_options(connections, called_by_hosts=coordinator is not None)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
-        admission = ControlAdmission(cluster_id, token, lambda: self.address.port)
+        certified = door.caller if door is not None else None
+        admission = ControlAdmission(cluster_id, token, lambda: self._port, certified=certified)
+        self._door = door
+        self._port = 0  # gRPC's own: behind the door a port of loopback
         self._service: DaemonService | None = None
         self.calls = Calls(
             SERVICE,
@@ -104,16 +111,21 @@ class ControlServer:
     async def start(self) -> None:
         """Starts to listen. Raises StartError if the address is not available."""
         wanted = check_free("control", self._wanted)  # gRPC does not report why it cannot bind
+        own = wanted if self._door is None else Address("127.0.0.1", 0)
         try:
-            port = self._server.add_insecure_port(str(wanted))
+            self._port = self._server.add_insecure_port(str(own))
             if self.unix_path is not None:
                 self._server.add_insecure_port(f"unix:{self.unix_path}")
         except RuntimeError as error:
             raise StartError(f"--control {wanted}: cannot listen there: {error}") from error
-        self.address = Address(wanted.host, port)
+        self.address = Address(wanted.host, self._port)
         await self._server.start()
+        if self._door is not None:
+            self.address = await self._door.open(wanted, self._port)
 
     async def close(self, grace: float) -> None:
+        if self._door is not None:
+            await self._door.close()
         await self._server.stop(grace)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treecast.middleware.api.admission import Admission, Refused
 from treecast.middleware.api.call_auth import AUTH_KEY
@@ -22,6 +23,12 @@ from treecast.middleware.model.errors import Fault
 from .peers import is_own
 from .tokens import CONTROL_FILE, keep_token, kept_token
 
+if TYPE_CHECKING:
+    from treecast.middleware.api.certificates import Identity
+
+NEEDS_CERTIFICATE = (
+    "this cluster is secured: call by a certificate of it, from a folder `trust` (TREECAST_TRUST=DIR)"
+)
 READS = frozenset(
     {
         *("Status", "Fabric", "ListStreams", "ListReceiverSets", "ExportView", "ListEvents", "Explain"),
@@ -47,21 +54,30 @@ class ControlAdmission:
         token: JoinToken | None,
         port: Callable[[], int],
         own: Callable[[str, int], bool] = is_own,
+        certified: Callable[[str], Identity | None] | None = None,
     ) -> None:
         """`port`: the daemon's listening port. `own`: whether a peer of that port is a process of this host.
-        If `token` is None, nobody else may make changes.
+        If `token` is None, nobody else may make changes. `certified`, on a secured host: who a peer has
+        proven to be by a certificate. Then nobody else may call by TCP: all such calls come from the door.
         """
         self._signed = Admission(cluster_id, token, secrets.token_bytes(16))
         self._token = token
         self._port = port
         self._own = own
+        self._certified = certified
 
     def trusts(self, metadata: Mapping[str, str], peer: str) -> bool:
         """Whether a call comes over the Unix socket, or seems to come from a holder of the key."""
+        if self._certified is not None and self._certified(peer) is not None:
+            return True
         return peer.startswith("unix:") or self._signed.trusts(metadata, peer)
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
         """Raises Refused. `now`: seconds of a steady clock; `peer`: the caller, as gRPC names it."""
+        if self._certified is not None and not peer.startswith("unix:"):
+            if self._certified(peer) is None:
+                raise Refused(Fault.POLICY_VIOLATION, NEEDS_CERTIFICATE, "unsigned")
+            return
         if AUTH_KEY in metadata:
             if self._token is None:
                 raise Refused(Fault.POLICY_VIOLATION, "this daemon has no key: omit the token", "key")

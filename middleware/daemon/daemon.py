@@ -116,7 +116,9 @@ class Daemon:
         await self._open_faces(self.subject)
         self.subject.explanation = self._explanation(broker)
         await self._show_control(self.subject)
-        self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own)
+        secured = self._joining.secured if self._joining is not None else None
+        trust = secured.trust if secured is not None else None
+        self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own, trust)
         if self._joining is not None:
             self._opened(OpenListener("fabric", str(self._joining.address), None))
             self._joining.relay.neighbours.on_moved.append(
@@ -300,8 +302,19 @@ class Daemon:
             return
         calls = coordinator.calls.handler if coordinator is not None else None
         connections = process_shares().control
-        self._control = ControlServer(cluster_id, address, self._claim("control"), calls, token, connections)
+        secured = self._joining.secured if self._joining is not None else None
+        self._control = ControlServer(
+            cluster_id,
+            address,
+            self._claim("control"),
+            calls,
+            token if secured is None else None,
+            connections,
+            secured.door if secured is not None else None,
+        )
         await self._control.start()
+        if secured is not None:
+            secured.tell_address(str(self._control.address))
 
     async def _show_control(self, subject: Subject) -> None:
         if self._control is None:

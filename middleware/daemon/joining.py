@@ -29,6 +29,7 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.lasting import BackOff
+from treecast.middleware.api.trust_files import is_secured
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership
 from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
@@ -53,9 +54,12 @@ from treecast.middleware.relay.view_store import hand_in_stored, stored_position
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
 from .settings import STORE, Settings, given_carriers
-from .tokens import FILE, given_token, keep_token, kept_token
+from .tokens import FILE, given_token, is_one_time, keep_token, kept_token
 
 if TYPE_CHECKING:
+    from treecast.middleware.control.cluster_state import ClusterState
+
+    from .securing import Secured
     from .stare import JoinedStare
 
 _HELD_IN_ZONES = 256 * 1024  # bytes of each received stream that a host keeps with the carrier relay
@@ -84,6 +88,7 @@ class Joining:
         self.coordinator: OpenCoordinator | None = None  # if it is embedded
         self._port: Port | None = None
         self._advertised = ""  # the announced address as a number; empty if it cannot be looked up
+        self.secured: Secured | None = None  # of a host of a secured cluster
         self.directory_is_old = False  # another one than the cluster knew, or an older state; in this run
         self.directory: DataDirectory
         self.token: JoinToken
@@ -96,6 +101,7 @@ class Joining:
         fresh = new_cluster_id(secrets.randbits(128))
         self.directory = DataDirectory.open(self._data, None, fresh)
         self._check_name()
+        await self._secure()
         self._listen()
         if target := self._target():
             self._reach(target)
@@ -118,7 +124,8 @@ class Joining:
         self._client.position = lambda: position
         await self._attach(self._attachment, target)
         await self._check_topics()
-        keep_token(self._data, self.token)
+        if self.secured is None:
+            keep_token(self._data, self.token)
         self._begin(membership)
         self.link = CoordinatorLink(self._client, self._attachment, ClusterView(), self._counters.relay)
         self._attachment.start()  # before the logs are opened, which may take longer than a lease
@@ -127,7 +134,13 @@ class Joining:
         """Returns a `broker.JoinCluster`."""
         assert self._port is not None
         endpoint = Endpoint(
-            self._port, self.token, ChannelSettings(), self._fabric_settings(), self.announced
+            self._port,
+            self.token,
+            ChannelSettings(),
+            self._fabric_settings(),
+            self.announced,
+            self.secured.trust if self.secured is not None else None,
+            self._settings.fabric_protection,
         )
         self.relay = join(parts, self.link, endpoint)
         self.relay.distribution.interest.hold()  # until faces have restored their sessions
@@ -202,9 +215,27 @@ class Joining:
                 f"{self._data} belongs to cluster {self.directory.meta.cluster_id}, and the join token to"
                 f" cluster {self.token.cluster_id}: give the token of the first, or another --data directory"
             )
-        self._client = CoordinatorClient(target, self.token)
+        self._client = (
+            CoordinatorClient(target, self.token) if self.secured is None else self.secured.client(target)
+        )
+
+    async def _secure(self) -> None:
+        """Takes up the trust of a secured host; a new one joins by a one-time token first."""
+        settings, given = self._settings, self._settings.join_token
+        secured = is_secured(self._data)
+        if not secured and not (given and is_one_time(given)):
+            return
+        from .securing import Secured, join_secured, refuse_plain  # here: it loads `cryptography`
+
+        refuse_plain(settings)
+        if not secured:
+            await join_secured(self._data, self._target(), given, settings.name, settings.fabric)
+        self.secured = Secured(self._data, settings.name, settings.fabric)
+        await self.secured.open(self._target())
 
     def _joining_token(self) -> JoinToken:
+        if self.secured is not None:
+            return self.secured.trust.token
         if self._settings.join_token:
             return given_token(self._settings.join_token)
         kept = kept_token(self._data) if self._known is None or self._known.coordinator else None
@@ -220,6 +251,7 @@ class Joining:
         if self._known is not None and not (self._data / STORE).exists():
             raise StartError(f"{self._data / STORE} is missing: restore it, it lists the topics and hosts")
         self.token = self._own_token()
+        state: list[ClusterState] = []  # known once the coordinator is open
         settings = ServerSettings(
             self._wanted,
             self._data / STORE,
@@ -227,8 +259,10 @@ class Joining:
             self.token.cluster_id,
             fsync=self._settings.fsync,
             fsync_interval=self._settings.fsync_interval_ms / 1000,
+            admission=self.secured.admission(state) if self.secured is not None else None,
         )
         self.coordinator = OpenCoordinator(settings)
+        state.append(self.coordinator.coordinator.state)
         self.coordinator.start()
         self._client = LocalCoordinator(self.coordinator)
 
@@ -241,6 +275,8 @@ class Joining:
 
     def _own_token(self) -> JoinToken:
         cluster_id = self.directory.meta.cluster_id
+        if self.secured is not None:
+            return self._secured_token(self.secured, cluster_id)
         if not self._settings.join_token:
             kept = kept_token(self._data)
             own = kept is not None and (self._known is None or kept.cluster_id == cluster_id)
@@ -252,6 +288,16 @@ class Joining:
                 " one give --join HOST:PORT and an empty data directory, else omit --join-token"
             )
         return given
+
+    def _secured_token(self, secured: Secured, cluster_id: str) -> JoinToken:
+        token = secured.trust.token
+        if secured.authority is None:
+            raise StartError("this host joined a secured cluster: give --join HOST:PORT of its coordinator")
+        if self._known is not None and token.cluster_id != cluster_id:
+            raise StartError(
+                f"{self._data} belongs to cluster {cluster_id}, and its trust to {token.cluster_id}"
+            )
+        return token
 
     # --- attaching
 
@@ -361,6 +407,8 @@ class Joining:
                 control=control,
                 advice="give --control an address that they can reach",
             )
+        elif self.secured is not None:
+            _log.info("other hosts can join", advice="make a token for each by `treecast token create`")
         else:
             _log.info("other hosts can join", flags=f"--join {control} --join-token @{self._data / FILE}")
 
@@ -375,6 +423,8 @@ class Joining:
         """Closes the parts, after the broker. Safe to call twice, and after an `open` that failed."""
         if self._attachment is not None:
             await self._attachment.close(detach=True)
+        if self.secured is not None:
+            await self.secured.close()
         if self._client is not None:
             await self._client.close()
         if self.coordinator is not None:

@@ -14,7 +14,7 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
-from treecast.middleware.model.policies import QueuePolicy
+from treecast.middleware.model.policies import Protection, QueuePolicy
 from treecast.middleware.model.request_memory import MOST
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.certificates import CertificateLogin
@@ -127,6 +127,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
+    fabric_protection: Annotated[
+        Protection,
+        Meta(
+            description="of packets to other hosts, the same at all of them; sealed: nobody else can read or"
+            " make them; authenticated: nobody else can make them; auto: sealed in a secured cluster, else"
+            " authenticated"
+        ),
+    ] = Protection.AUTO
     carrier: Annotated[
         str,
         Meta(

@@ -16,6 +16,7 @@ from .listeners import StartError
 
 FILE = "join-token"
 CONTROL_FILE = "control-token"
+ONE_TIME = "treecast-once"  # begins each version of `api.one_time_token`
 
 
 def given_token(text: str) -> JoinToken:
@@ -28,6 +29,23 @@ def given_token(text: str) -> JoinToken:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise StartError(f"--join-token {text}: the file cannot be read: {reason}") from error
+
+
+def is_one_time(text: str) -> bool:
+    """Whether `--join-token` is, or names a file with, a token of a secured cluster, another kind."""
+    return text_of(text).startswith(ONE_TIME)
+
+
+def text_of(given: str) -> str:
+    """Returns the text of `--join-token TOKEN|@FILE`; empty if the file cannot be read, which `given_token`
+    says.
+    """
+    if not given.startswith("@"):
+        return given.strip()
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def kept_token(data: Path, file: str = FILE) -> JoinToken | None:

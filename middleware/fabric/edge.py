@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire import stare
-from treecast.middleware.wire.segment import NO_KEYS
+from treecast.middleware.wire.segment_keys import NO_KEYS
 
 from .core.timing import Random
 from .settings import FabricSettings

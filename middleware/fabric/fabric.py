@@ -45,7 +45,7 @@ from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.model.isolation import Isolation
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
+from treecast.middleware.wire.segment import KeyRing, Kind, control, encode, more_for
 from treecast.middleware.wire.segment_bodies import Probe
 
 from .carriers.registry import Carriers
@@ -155,7 +155,7 @@ class Fabric:
         edge.bind(address)
         self._udp = edge.udp
         self.interface = edge.interface
-        overhead, unicast = self.carriers.overhead, self.carriers.unicast
+        overhead, unicast = self.carriers.overhead + more_for(self._keys), self.carriers.unicast
         self.stream_settings = replace(self._settings.stream, mtu=edge.segment_bytes(overhead))
         self.paths = Paths(edge, unicast, self._keys, overhead, self._path_changed)
         self._streams = Streams(

@@ -23,8 +23,9 @@ from msgspec import Struct
 
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
+from treecast.middleware.wire.segment import Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
+from treecast.middleware.wire.segment_keys import KeyRing
 
 from .core.path_size import LEAST, PathSize
 from .core.states import PathState

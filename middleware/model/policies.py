@@ -11,3 +11,12 @@ class QueuePolicy(enum.Enum):
     DROP_NEW = "drop-new"
     DROP_OLD = "drop-old"
     DISCONNECT = "disconnect"  # a client that is away loses the new one
+
+
+class Protection(enum.Enum):
+    """Of packets between hosts. AUTO: SEALED in a secured cluster, else AUTHENTICATED."""
+
+    AUTO = "auto"
+    OFF = "off"
+    AUTHENTICATED = "authenticated"
+    SEALED = "sealed"

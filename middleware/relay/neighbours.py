@@ -11,7 +11,7 @@ import ipaddress
 import random
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -21,11 +21,13 @@ from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.fabric.channel import (
     Channels,
     ChannelSettings,
+    ChannelTls,
     Method,
     Methods,
     Nothing,
     channel_key,
     listen_on_one_number,
+    vouch_again,
 )
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
@@ -33,12 +35,17 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import Passes
-from treecast.middleware.wire.segment import KeyRing
+from treecast.middleware.model.policies import Protection
+from treecast.middleware.wire.segment_keys import KeyRing
 
 from .own_place import OwnPlace
+from .segment_keys import SEGMENTS, SegmentKeys, ring_of
 from .view import ClusterView
+from .vouching import Vouching
 
-SEGMENTS = "fabric segments 1"  # label from which the key of segments is derived
+if TYPE_CHECKING:
+    from treecast.middleware.api.trust import Trust
+    from treecast.middleware.api.trust_calls import Keys
 
 _log = Log(__name__)
 
@@ -73,6 +80,8 @@ class Endpoint(Struct):
     channel: ChannelSettings
     fabric: FabricSettings
     announced: Address | None = None
+    trust: Trust | None = None  # of a secured host; it has the keys, and `token` is not used
+    protection: Protection = Protection.AUTO
 
 
 class Neighbours:
@@ -99,13 +108,13 @@ class Neighbours:
         self._resolving: set[asyncio.Task[None]] = set()
         self._sends = False
         token, rng = endpoint.token, random.Random()
-        keys = KeyRing({token.key_id: token.derive(SEGMENTS)}, token.key_id) if token else KeyRing({}, None)
+        keys, trust = _key_ring(endpoint), endpoint.trust
         self.methods = Methods()
         self.channels = Channels(
             host_id,
             run,
             cluster_id,
-            channel_key(token),
+            channel_key(token) if trust is None else None,  # TLS protects those of a secured host
             endpoint.channel,
             counters.channel,
             rng,
@@ -113,6 +122,12 @@ class Neighbours:
             passes=passes,
         )
         self.methods.use(self.channels)
+        self._keys: SegmentKeys | None = None
+        if trust is not None:
+            vouching = Vouching(trust, view)
+            self.channels.tls = ChannelTls(trust.server, trust.client, vouching.reason)
+            self._keys = SegmentKeys(keys, trust, asyncio.get_running_loop().call_later)
+            trust.on_keys.append(self._trust_changed)
         self.channels.on_refused = self._note_refused
         self._isolated = False  # whether isolation has been logged
         self._told: dict[int, int] = {}  # hosts that told a move themselves -> their run
@@ -145,13 +160,21 @@ class Neighbours:
         """Starts answering other hosts."""
         await self.channels.start(self._endpoint.port.address, self._endpoint.port.stream)
 
+    def _trust_changed(self, keys: Keys) -> None:
+        """Ends the connections of hosts that were expelled."""
+        vouch_again(self.channels)
+
     async def close_channels(self) -> None:
+        if self._endpoint.trust is not None and self._trust_changed in self._endpoint.trust.on_keys:
+            self._endpoint.trust.on_keys.remove(self._trust_changed)
         await self.channels.close()
 
     async def close_fabric(self) -> None:
         for task in list(self._resolving):
             task.cancel()
         await asyncio.gather(*self._resolving, return_exceptions=True)
+        if self._keys is not None:
+            self._keys.end()
         if self._sends:
             self.fabric.close()
 
@@ -254,6 +277,8 @@ class Neighbours:
                 self.fabric.carriers.set_zone(before.host_id, "")
                 self.fabric.paths.forget(before.host_id)
             return
+        if before is None and self.channels.tls is not None:
+            vouch_again(self.channels)  # it may have come before it was told
         self.fabric.carriers.set_name(after.host_id, after.name)
         self.fabric.carriers.set_zone(after.host_id, after.zone)
         if after.host_id != self._host_id:
@@ -285,6 +310,24 @@ class Neighbours:
             self.fabric.set_host(host_id, (str(found[0][4][0]), address.port))
         except (OSError, ValueError) as error:
             _log.warning("address of a host cannot be resolved", host=host_id, address=address, error=error)
+
+
+def _key_ring(endpoint: Endpoint) -> KeyRing:
+    """Returns the keys of segments: those of the trust, else that of the token; without either none."""
+    token, trust, wanted = endpoint.token, endpoint.trust, endpoint.protection
+    if wanted is Protection.OFF:
+        return KeyRing({}, None)
+    if trust is not None:
+        keys, current = ring_of(trust), trust.keys.current
+    elif token is not None:
+        keys, current = {token.key_id: token.derive(SEGMENTS)}, token.key_id
+    else:
+        return KeyRing({}, None)
+    if wanted is Protection.SEALED or (wanted is Protection.AUTO and trust is not None):
+        from treecast.middleware.fabric.sealing import sealing  # here: it loads `cryptography`
+
+        return KeyRing(keys, current, sealing())
+    return KeyRing(keys, current)
 
 
 def _is_wildcard(host: str) -> bool:

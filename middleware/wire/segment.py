@@ -3,16 +3,17 @@
 All numbers are big-endian. A message is one record batch or a few; it is cut into `total` segments.
 
      0  version (4 bits, 1) | kind (4 bits)       24  records uint32: how many the message holds
-     1  flags: bit 0 tag present, others 0        28  number uint16: this segment's, from 0
+     1  flags: bit 0 protected, bit 1 sealed      28  number uint16: this segment's, from 0
      2  key id uint16 (0 without a tag)           30  total uint16: segments of the message, from 1
      4  origin uint32: the stream's host          32  length uint16: bytes of payload
      8  stream uint32                             34  content uint8: 4-byte words of content header
     12  epoch uint32                              35  after uint8: number of `after` entries
     16  sequence uint64: the first record's       36  sender uint32: the host that sent this segment
-    40  tag, 16 bytes, if flag bit 0 is set
+    40  tag, 16 bytes; if sealed, a nonce of 12 bytes; nothing if not protected
      .  `after` entries of 16 bytes: stream uint32, epoch uint32, sequence uint64
      .  content header (4 x content bytes)
-     .  payload (length bytes)
+     .  payload (length bytes); if sealed, encrypted
+     .  tag, 16 bytes, if sealed
 
 Sequences count records: a message with n records at sequence s is followed by one at s + n. The width of a
 gap is therefore the number of missing records, even if nothing else is known about them.
@@ -23,27 +24,31 @@ message is delivered. Only the first segment of a message carries the list. The 
 Kinds other than data, repair and replay carry a body of `segment_bodies` as payload. They consist of one
 segment with 0 records and `sequence` 0.
 
-The tag is the first 128 bits of keyed BLAKE3 over everything after it, then the header. Its key is derived
-from the cluster's key (BLAKE3's `derive_key` with TAG_CONTEXT). For 16 KiB it takes a third of the time of
-BLAKE2b, because it hashes several blocks at once; see docs/decisions. The key id selects a key of the key
-ring, so that two keys can be valid while a cluster changes its key.
+A tag authenticates all of a segment. A seal also encrypts the payload; header, `after` list and content
+header stay readable, for switches and for hosts that forward. `segment_keys` has both, and the key ring. The
+key id selects a key of it, so that two keys can be valid while a cluster changes its key.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hmac import compare_digest
 from typing import Final
 
-from blake3 import blake3
 from msgspec import Struct
+
+from .segment_faults import SegmentError as SegmentError
+from .segment_faults import SegmentFault as SegmentFault
+from .segment_keys import NO_KEYS as NO_KEYS
+from .segment_keys import NONCE_SIZE, Data
+from .segment_keys import TAG_SIZE as TAG_SIZE
+from .segment_keys import KeyRing as KeyRing
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 40
-TAG_SIZE: Final = 16
-TAG_CONTEXT: Final = "treecast 2026-11-21 tag of a segment"
+SEAL_MORE: Final = NONCE_SIZE  # bytes of a sealed segment beyond a tagged one
 AFTER_SIZE: Final = 16
 MAX_AFTER: Final = 16
 MAX_CONTENT: Final = 255 * 4
@@ -56,9 +61,8 @@ _NUMBERS: Final = struct.Struct(">HHH")  # number, total, length
 _NUMBERS_AT: Final = 28
 _AFTER: Final = struct.Struct(">IIQ")
 _TAGGED: Final = 0x01
+_SEALED: Final = 0x02
 _LARGE: Final = 8192  # bytes of a part whose copy costs more than another piece in the system call
-
-Data = bytes | bytearray | memoryview
 
 
 class Kind(enum.IntEnum):
@@ -84,29 +88,6 @@ StreamKey = tuple[int, int, int]  # origin, stream, epoch
 
 # The header's fields in order.
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
-
-
-class SegmentFault(enum.Enum):
-    """Why bytes are not a valid segment. Counted by name."""
-
-    TRUNCATED = "the bytes end before the segment does"
-    VERSION = "a version that is not spoken here"
-    KIND = "an unknown kind"
-    FLAGS = "an unknown flag, or a key id without a tag"
-    NUMBERS = "segment number, total, records or sequence contradict each other"
-    AFTER = "an `after` list that is too long, or not on a first segment"
-    BODY = "the body does not fit the segment's kind"
-    UNAUTHENTICATED = "no tag, where one is asked for"
-    UNKNOWN_KEY = "a key id that is not in the key ring"
-    FORGED = "the tag is not that of these bytes"
-
-
-class SegmentError(ValueError):
-    """Refused bytes; `fault` is the reason to count."""
-
-    def __init__(self, fault: SegmentFault, detail: str = "") -> None:
-        super().__init__(detail or fault.value)
-        self.fault = fault
 
 
 class After(Struct, frozen=True):
@@ -204,48 +185,15 @@ class Parted:
 Datagram = bytes | Parted
 
 
-class KeyRing:
-    """The cluster's keys by id. Outgoing segments are tagged with the `current` key; None: without a tag.
-
-    If there is a current key, segments without a tag are refused. Keys are 16 to 32 bytes long.
-    """
-
-    def __init__(self, keys: Mapping[int, bytes], current: int | None) -> None:
-        for key_id, key in keys.items():
-            if not 0 <= key_id <= 0xFFFF:
-                raise ValueError(f"key id {key_id} is not of 16 bits")
-            if not 16 <= len(key) <= 32:
-                raise ValueError(f"key {key_id} has {len(key)} bytes instead of 16 to 32")
-        if current is not None and current not in keys:
-            raise ValueError(f"the current key {current} is not in the key ring")
-        self.current = current
-        # Copying a hash that has absorbed its key is cheaper than creating a keyed one.
-        self._hashes: dict[int, blake3] = {
-            number: blake3(key=blake3(key, derive_key_context=TAG_CONTEXT).digest())
-            for number, key in keys.items()
-        }
-
-    def __contains__(self, key_id: int) -> bool:
-        return key_id in self._hashes
-
-    def tag(self, key_id: int, header: Data, rest: Data) -> bytes:
-        """Returns the tag of a segment: over `rest`, then over the header.
-
-        The header comes last, because BLAKE3 hashes several chunks of 1 KiB at once only where long data
-        begins at a chunk: for 65,000 bytes this takes 15 us instead of 20, and no copy of them.
-        """
-        hashed = self._hashes[key_id].copy()
-        hashed.update(rest)
-        hashed.update(header)
-        return hashed.digest(length=TAG_SIZE)
-
-
-NO_KEYS: Final = KeyRing({}, None)
-
-
 def overhead(keys: KeyRing, content: bytes = b"", after: int = 0) -> int:
     """Bytes that a segment needs besides its payload."""
-    return HEADER_SIZE + (TAG_SIZE if keys.current is not None else 0) + len(content) + after * AFTER_SIZE
+    protection = TAG_SIZE if keys.current is not None else 0
+    return HEADER_SIZE + protection + more_for(keys) + len(content) + after * AFTER_SIZE
+
+
+def more_for(keys: KeyRing) -> int:
+    """Bytes of each segment that `part_size` does not leave room for: whoever sends leaves it."""
+    return SEAL_MORE if keys.sealing is not None else 0
 
 
 def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
@@ -253,10 +201,13 @@ def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
     if len(segment.payload) > MAX_PAYLOAD:
         raise ValueError(f"a payload of {len(segment.payload)} bytes: at most {MAX_PAYLOAD}")
     _check_meaning(segment)
-    header = _pack_header(segment, len(segment.payload), keys.current)
-    rest = segment.payload
-    if segment.after or segment.content:
-        rest = b"".join((_pack_after(segment.after), segment.content, segment.payload))
+    header = _pack_header(segment, len(segment.payload), keys)
+    clear = _pack_after(segment.after) + segment.content if segment.after or segment.content else b""
+    if keys.sealing is not None:
+        key = (segment.origin, segment.stream, segment.epoch)
+        nonce, sealed = _seal(keys, key, segment.sender, header + clear, segment.payload)
+        return b"".join((header, nonce, clear, sealed))
+    rest = clear + segment.payload if clear else segment.payload
     if keys.current is None:
         return header + rest
     return b"".join((header, keys.tag(keys.current, header, rest), rest))
@@ -271,26 +222,43 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
     """
     if size > MAX_PAYLOAD or message.after or message.content:
         raise ValueError("such a message is encoded segment by segment")
-    template = _pack_header(message, 0, keys.current)
+    template = _pack_header(message, 0, keys)
     begin, end = template[:_NUMBERS_AT], template[_NUMBERS_AT + _NUMBERS.size :]
     payload, total, key_id = memoryview(message.payload), message.total, keys.current
+    key = (message.origin, message.stream, message.epoch)
     found: list[Datagram] = []
     for number in numbers:
         part = payload[number * size : (number + 1) * size]
         header = begin + _NUMBERS.pack(number, total, len(part)) + end
-        tag = b"" if key_id is None else keys.tag(key_id, header, part)
+        if keys.sealing is not None:
+            tag, sealed = _seal(keys, key, message.sender, header, part)
+            part = memoryview(sealed)
+        else:
+            tag = b"" if key_id is None else keys.tag(key_id, header, part)
         found.append(Parted(header + tag, part) if len(part) >= _LARGE else b"".join((header, tag, part)))
     return found
 
 
-def _pack_header(segment: Segment, length: int, key_id: int | None) -> bytes:
+def _seal(keys: KeyRing, key: StreamKey, sender: int, header: bytes, data: Data) -> tuple[bytes, bytes]:
+    """Returns the nonce and the sealed data."""
+    assert keys.current is not None
+    return keys.seal(keys.current, key[0], key[1], key[2], sender, header, data)
+
+
+def _flags(keys: KeyRing) -> int:
+    if keys.current is None:
+        return 0
+    return _TAGGED if keys.sealing is None else _TAGGED | _SEALED
+
+
+def _pack_header(segment: Segment, length: int, keys: KeyRing) -> bytes:
     if len(segment.content) % 4 or len(segment.content) > MAX_CONTENT:
         raise ValueError(f"a content header of {len(segment.content)} bytes: whole words, at most 255")
     try:
         return _HEADER.pack(
             VERSION << 4 | int(segment.kind),
-            0 if key_id is None else _TAGGED,
-            key_id or 0,
+            _flags(keys),
+            keys.current or 0,
             segment.origin,
             segment.stream,
             segment.epoch,
@@ -315,14 +283,19 @@ def _pack_after(after: tuple[After, ...]) -> bytes:
 
 
 def decode(
-    data: Data, keys: KeyRing = NO_KEYS, position: int = 0, limit: int | None = None
+    data: Data,
+    keys: KeyRing = NO_KEYS,
+    position: int = 0,
+    limit: int | None = None,
+    counted: bool = True,
 ) -> tuple[Segment, int]:
     """Returns the segment at `position` and where it ends; anything after it (a frame's padding) is left to
     the caller.
 
     It has to end by `limit`, the end of its datagram if `data` holds several. Raises SegmentError if it is
     not a valid segment or its tag is wrong. Nothing is copied before all lengths are known to lie inside, and
-    nothing beyond the lengths is interpreted before the tag is checked.
+    nothing beyond the lengths is interpreted before the tag is checked. `counted`: False for a look at a
+    segment that comes here once more, since a sealed one is accepted once.
     """
     view = memoryview(data)
     limit = len(view) if limit is None else min(limit, len(view))
@@ -332,20 +305,25 @@ def decode(
     first, flags, key_id, _, _, _, _, _, _, _, length, words, afters, _ = fields
     if first >> 4 != VERSION:
         raise SegmentError(SegmentFault.VERSION, f"version {first >> 4}")
-    if flags & ~_TAGGED or (key_id and not flags):
+    if flags & ~(_TAGGED | _SEALED) or flags == _SEALED or (key_id and not flags):
         raise SegmentError(SegmentFault.FLAGS)
     if afters > MAX_AFTER:
         raise SegmentError(SegmentFault.AFTER)
-    start = position + HEADER_SIZE + (TAG_SIZE if flags else 0)
+    sealed = flags & _SEALED != 0
+    start = position + HEADER_SIZE + (NONCE_SIZE if sealed else TAG_SIZE if flags else 0)
     body = start + AFTER_SIZE * afters + 4 * words
-    end = body + length
+    end = body + length + (TAG_SIZE if sealed else 0)
     if end > limit:
         raise SegmentError(SegmentFault.TRUNCATED)
-    if keys.current is not None:  # otherwise ignore tags, so that a cluster can be switched over
-        _authenticate(view, position, start, end, key_id if flags else None, keys)
+    if keys.sealing is not None or sealed:
+        payload = _open(view, position, start, body, end, fields, keys, counted)
+    else:
+        if keys.current is not None:  # otherwise ignore tags, so that a cluster can be switched over
+            _authenticate(view, position, start, end, key_id if flags else None, keys)
+        payload = bytes(view[body:end])
     after = _read_after(view, start, afters) if afters else ()
     content = bytes(view[body - 4 * words : body]) if words else b""
-    return _interpret(fields, bytes(view[body:end]), after, content), end
+    return _interpret(fields, payload, after, content), end
 
 
 def _interpret(fields: Fields, payload: bytes, after: tuple[After, ...], content: bytes) -> Segment:
@@ -386,6 +364,35 @@ def _authenticate(
     header = view[position : position + HEADER_SIZE]
     if not compare_digest(keys.tag(key_id, header, view[start:end]), view[start - TAG_SIZE : start]):
         raise SegmentError(SegmentFault.FORGED)
+
+
+def _open(
+    view: memoryview,
+    position: int,
+    start: int,
+    body: int,
+    end: int,
+    fields: Fields,
+    keys: KeyRing,
+    counted: bool,
+) -> bytes:
+    """Returns the payload of a sealed segment. Raises SegmentError."""
+    _, flags, key_id, origin, stream, epoch, _, _, _, _, _, _, _, sender = fields
+    if keys.sealing is None:
+        raise SegmentError(SegmentFault.SEALED)
+    if not flags & _SEALED:
+        raise SegmentError(SegmentFault.UNSEALED)
+    if key_id not in keys:
+        raise SegmentError(SegmentFault.UNKNOWN_KEY, f"key id {key_id}")
+    nonce = bytes(view[start - NONCE_SIZE : start])
+    header = bytes(view[position : position + HEADER_SIZE])
+    clear = header if body == start else header + bytes(view[start:body])
+    found = keys.open(key_id, origin, stream, epoch, sender, nonce, clear, view[body:end])
+    if found is None:
+        raise SegmentError(SegmentFault.FORGED)
+    if counted and not keys.take(key_id, sender, nonce):
+        raise SegmentError(SegmentFault.REPLAYED)
+    return found
 
 
 def _contradiction(
@@ -566,7 +573,7 @@ def encode_whole(message: Message, key: StreamKey, sender: int, kind: Kind, keys
     try:
         header: bytes = _HEADER.pack(
             VERSION << 4 | int(kind),
-            0 if key_id is None else _TAGGED,
+            _flags(keys),
             key_id or 0,
             key[0],
             key[1],
@@ -582,4 +589,9 @@ def encode_whole(message: Message, key: StreamKey, sender: int, kind: Kind, keys
         )
     except struct.error as error:
         raise ValueError(f"a field does not fit the segment's header: {error}") from error
-    return header + payload if key_id is None else header + keys.tag(key_id, header, payload) + payload
+    if key_id is None:
+        return header + payload
+    if keys.sealing is not None:
+        nonce, sealed = _seal(keys, key, sender, header, payload)
+        return header + nonce + sealed
+    return header + keys.tag(key_id, header, payload) + payload

@@ -153,6 +153,7 @@ COLUMNS = {
     "results": "title",
     "events of the cluster": "number, event, application, object",
     "users and rights": "user, admin, logs in by, permission, operation, resource, pattern",
+    "secured clusters": "role, valid until, expelled",
     "pipelines": "query, batch, rows, strategy, threshold, seed, rules, writes",
 }
 VOCABULARY = [word for words in COLUMNS.values() for word in words.split(", ")]

@@ -305,7 +305,8 @@ class Relay:
         if self._host not in header.hosts:
             raise RelayError(RelayFault.NOT_NAMED)
         if len(header.hosts) > 1:
-            segment, _ = decode(buffer, self._edge.keys, at, end)  # forward only authentic packets
+            # Forward only authentic packets; the stream counts it when it comes to it.
+            segment, _ = decode(buffer, self._edge.keys, at, end, counted=False)
             inner = bytes(buffer[at:end])
             stream = segment.origin << 32 | segment.stream
             rest = tuple([host for host in header.hosts if host not in (self._host, segment.sender)])

@@ -53,6 +53,7 @@ _BY_PROBLEM: Final[Mapping[Problem, str]] = MappingProxyType(
         Problem.CLOSED: "that daemon was stopped: start it again",
         Problem.REMOVED: "the host was removed from the cluster",
         Problem.REPLACED: _ITSELF,
+        Problem.CERTIFICATE: "join again with a new token (`treecast token create`), if it is to be a host",
         Problem.REFUSED: "look at the log of the other host, which says why",
         Problem.UNREACHABLE: PORTS,
     }

@@ -12,7 +12,6 @@ answers may overtake each other.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import socket
 import time
@@ -36,12 +35,14 @@ from .dispatch import Handler
 from .greeting import Identity
 from .incoming import Ended, Proven, Scratch
 from .link import Link
+from .outcomes import number_of, resolve, tell, why
 from .outgoing import Call
 from .peers import Peer
-from .ports import connect
+from .ports import connect, listening
 from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
+from .tls import ChannelTls
 from .values import Answer, ChannelError, PeerStatus
 
 _log = Log("treecast.channel")
@@ -57,6 +58,7 @@ _NOT_ACCEPTED = {
     Problem.CLUSTER,
     Problem.AUTHENTICATION,
     Problem.PROOF,
+    Problem.CERTIFICATE,
     Problem.STALE,
     Problem.REFUSED,
 }
@@ -100,6 +102,7 @@ class Channels:
         self.on_up: Callable[[int, int], None] | None = None  # (host id, incarnation)
         self.on_down: Callable[[int], None] | None = None  # (host id)
         self.on_refused: Callable[[int], None] | None = None  # (host id): that host refuses this host
+        self.tls: ChannelTls | None = None  # of a secured host; set before the start
         self.scratch = Scratch()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._passes = passes
@@ -135,12 +138,7 @@ class Channels:
 
         Raises OSError if the address cannot be bound.
         """
-        if listener is not None:
-            await self._listen(listener)
-        else:
-            self._server = await self.loop.create_server(
-                self._accept, address.host, address.port, backlog=self.settings.backlog
-            )
+        await self._listen(listener if listener is not None else listening(address))
         assert self._server is not None
         host, port = cast(_Listening, self._server).sockets[0].getsockname()[:2]
         self._tick()
@@ -149,8 +147,14 @@ class Channels:
         return Address(host, port)
 
     async def _listen(self, listener: socket.socket) -> None:
-        backlog = self.settings.backlog
-        self._server = await self.loop.create_server(self._accept, sock=listener, backlog=backlog)
+        tls = self.tls
+        self._server = await self.loop.create_server(
+            self._accept,
+            sock=listener,
+            backlog=self.settings.backlog,
+            ssl=tls.server if tls is not None else None,
+            ssl_handshake_timeout=self.settings.handshake if tls is not None else None,
+        )
 
     async def move(self, listener: socket.socket, gone: str) -> None:
         """Listens with another bound TCP socket instead. Ends the connections of this host's address `gone`,
@@ -259,7 +263,7 @@ class Channels:
         future: Future[Answer] = self.loop.create_future()
         call = self._new_call(Kind.CALL, method, head, body)
         peer = self._peer_for_call(host_id)
-        refusal = self._begin(peer, call, timeout, partial(_resolve, future))
+        refusal = self._begin(peer, call, timeout, partial(resolve, future))
         if peer is None or refusal:
             self._fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
         else:
@@ -362,7 +366,7 @@ class Channels:
         then = cast("Then | None", call.waiter)
         self._over(call)
         if then is not None:
-            _tell(then, outcome)
+            tell(then, outcome)
 
     def _over(self, call: Call) -> None:
         call.wanted = False
@@ -414,12 +418,13 @@ class Channels:
         self._links.add(link)
         self.counters.dialled += 1
         try:
+            client = self.tls.client if self.tls is not None else None
             async with asyncio.timeout(self.settings.dial):
-                await connect(self.loop, address, lambda: LinkProtocol(link))
+                await connect(self.loop, address, lambda: LinkProtocol(link), client)
         except (OSError, TimeoutError) as error:
             link.unmade()
-            link.errno = error.errno or 0
-            link.end(Problem.UNREACHABLE, f"{address}: {_why(error, self.settings.dial)}")
+            link.errno = number_of(error)
+            link.end(Problem.UNREACHABLE, f"{address}: {why(error, self.settings.dial)}")
             self._lose(link)
         except asyncio.CancelledError:
             link.unmade()
@@ -452,6 +457,8 @@ class Channels:
         if event.incarnation < peer.incarnation:
             link.end(Problem.STALE, f"{event.incarnation}, known is {peer.incarnation}")
             return
+        if _not_vouched(self, link, event.host_id):
+            return
         if not link.session.chooses:
             return
         if peer.link is not None and event.incarnation == peer.incarnation and not _lost(peer.link, event):
@@ -465,6 +472,8 @@ class Channels:
         peer = self._peer(link.host_id)
         if link.session.peer.incarnation < peer.incarnation:
             link.end(Problem.STALE)
+            return
+        if _not_vouched(self, link, link.host_id):
             return
         self._use(peer, link)
 
@@ -488,7 +497,7 @@ class Channels:
         session.attach(peer.queue)
         link.flush_soon()
         if self.on_up is not None:
-            _tell(self.on_up, peer.host_id, peer.incarnation)
+            tell(self.on_up, peer.host_id, peer.incarnation)
 
     def answered(self, link: Link, call: Call, answer: Answer | TreecastError) -> None:
         self.counters.answered += 1
@@ -511,17 +520,17 @@ class Channels:
             self._down(peer)
 
     def _note_refused(self, peer: Peer, event: Ended) -> None:
-        """Notes that a host refuses this one. An old run of that host does not count."""
-        own_word = event.problem is Problem.STALE and not event.by_peer
+        """Notes that a host refuses this one. An old run of that host, or an expelled one, does not count."""
+        own_word = event.problem in (Problem.STALE, Problem.CERTIFICATE) and not event.by_peer
         peer.refused = event.problem in _NOT_ACCEPTED and not own_word
         if peer.refused and self.on_refused is not None:
-            _tell(self.on_refused, peer.host_id)
+            tell(self.on_refused, peer.host_id)
 
     def _down(self, peer: Peer) -> None:
         peer.link = None
         self.counters.closed += 1
         if self.on_down is not None:
-            _tell(self.on_down, peer.host_id)
+            tell(self.on_down, peer.host_id)
 
     def lost(self, link: Link) -> None:
         self._lose(link)
@@ -552,34 +561,27 @@ class Channels:
         for link in list(self._links):
             link.session.patience = patience
             link.tick(now)
+            # asyncio tells nobody of a TLS handshake that fails at the accepting end.
+            if not link.dialled and not link.connected and now - link.born > 2 * self.settings.handshake:
+                link.end(Problem.HANDSHAKE)
+                self._lose(link)
         self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
-
-
-def _resolve(future: Future[Answer], outcome: Answer | TreecastError) -> None:
-    """Ends the future of a call, unless its caller has cancelled it."""
-    if future.done():
-        return
-    if isinstance(outcome, TreecastError):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
-
-
-def _tell(listener: Callable[..., None], *what: object) -> None:
-    """Calls a listener. Its failure does not end a connection."""
-    try:
-        listener(*what)
-    except Exception:
-        _log.exception("listener of the channels failed")
-
-
-def _why(error: OSError, seconds: float) -> str:
-    """Returns why a connection was not made within `seconds`; a time-out of asyncio has no text."""
-    if error.errno and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error) or f"nobody answered within {seconds:g} s"
 
 
 def _lost(link: Link, event: Proven) -> bool:
     """Whether the other end has lost `link`: it named it when it dialled again."""
     return event.last == link.session.connection
+
+
+def _not_vouched(channels: Channels, link: Link, host_id: int) -> bool:
+    """Ends a connection whose certificate is not that of the host, or is refused."""
+    reason = channels.tls.vouch(host_id, link.tls) if channels.tls is not None else ""
+    if reason:
+        link.end(Problem.CERTIFICATE, reason)
+    return bool(reason)
+
+
+def vouch_again(channels: Channels) -> None:
+    """Ends the connections of hosts whose certificates are not accepted any more."""
+    for link in [one for one in channels._links if one.host_id and one.connected]:
+        _not_vouched(channels, link, link.host_id)

@@ -117,6 +117,7 @@ class Problem(enum.Enum):
     CLOSED = "closed"
     REMOVED = "the host was removed from the cluster"
     REPLACED = "a newer connection took its place"
+    CERTIFICATE = "the other end's certificate is not accepted"
     REFUSED = "the other end refused the connection"
     UNREACHABLE = "cannot connect"
 

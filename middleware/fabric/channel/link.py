@@ -72,9 +72,11 @@ class Link:
         self.bytes_out = 0
         self.since = 0.0
         self.errno = 0  # of an attempt to connect that failed
+        self.tls: object | None = None  # an `ssl.SSLObject` of a secured host's connection
         self._owner = owner
         self._counters = owner.counters
         self._loop = owner.loop
+        self.born = self._loop.time()
         self._passes = owner.passes
         self._transport: asyncio.Transport | None = None
         self._ration = Ration(self._loop.call_soon)
@@ -95,6 +97,7 @@ class Link:
         self._transport.set_write_buffer_limits(high=self._owner.settings.write_buffer)
         name = transport.get_extra_info("peername")
         self.peer_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        self.tls = transport.get_extra_info("ssl_object")
         own = transport.get_extra_info("sockname")
         self.own_address = str(own[0]) if isinstance(own, tuple) else ""
         self.session.begin(self._loop.time())
@@ -129,6 +132,11 @@ class Link:
         for handled in list(self._running.values()):
             self._stop(handled)
         self._owner.lost(self)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a transport: under TLS not before its handshake is done."""
+        return self._transport is not None
 
     # --- events
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +19,18 @@ _SEGMENT_BYTES = {socket.AF_INET: 1280 - 20 - 20, socket.AF_INET6: 1280 - 40 - 2
 
 
 async def connect(
-    loop: asyncio.AbstractEventLoop, address: Address, make: Callable[[], asyncio.BaseProtocol]
+    loop: asyncio.AbstractEventLoop,
+    address: Address,
+    make: Callable[[], asyncio.BaseProtocol],
+    tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Connects a protocol that `make` returns to `address`. Raises OSError: that of the last address found
-    for it."""
+    """Connects a protocol that `make` returns to `address`, by `tls` on a secured host. Raises OSError: that
+    of the last address found for it."""
     made = await _connected(loop, address)
     try:
-        await loop.create_connection(make, sock=made)
+        # The name is looked at by nobody: whose certificate it is says `Channels.vouch`.
+        name = address.host if tls is not None else None
+        await loop.create_connection(make, sock=made, ssl=tls, server_hostname=name)
     except BaseException:
         made.close()
         raise
@@ -72,6 +78,14 @@ def listen_on_one_number(address: Address) -> tuple[socket.socket, socket.socket
             if error.errno != errno.EADDRINUSE:
                 raise
     return _bind_both(family, where)
+
+
+def listening(address: Address) -> socket.socket:
+    """Returns a TCP socket bound to `address`, which does not listen yet. Raises OSError."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        0
+    ]
+    return _bound(found[0], socket.SOCK_STREAM, found[4])
 
 
 def _bind_both(family: socket.AddressFamily, where: tuple[Any, ...]) -> tuple[socket.socket, socket.socket]:

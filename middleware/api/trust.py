@@ -1,0 +1,190 @@
+"""`Trust`: what a secured host knows of its cluster: its certificate, who is expelled, the keys of segments.
+
+It makes the TLS contexts of both ends of connections between hosts, and decides who the other end is. Keys
+are stored before they are used, so that a host starts with them while the coordinator is away.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import msgspec
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
+
+from . import trust_files as files
+from .certificates import COORDINATOR_NAME, HOST, HOST_NAME, Identity, identity_of, identity_of_peer
+from .join_token import JoinToken
+from .rpc import Secured
+from .trust_calls import Keys
+
+_log = Log(__name__)
+_NO_KEYS = Keys(0, 0, {})
+
+
+class Trust:
+    """The trust of the host whose data directory is `data`. Raises TreecastError for unusable files."""
+
+    def __init__(self, data: Path) -> None:
+        self.folder = data / files.FOLDER
+        self.identity = self._own()
+        self.keys = self._kept()
+        self._expelled = frozenset(int(serial, 16) for serial in self.keys.expelled)
+        self.on_keys: list[Callable[[Keys], None]] = []
+        self.trouble = ""  # for people: why this host is not up to date, or no part of the cluster any more
+        self._server = self._made_server()
+        self._client = self._made_client()
+
+    def _own(self) -> Identity:
+        try:
+            found = identity_of(files.read_private(self.folder / files.HOST_CERTIFICATE))
+        except OSError as error:
+            raise _unusable(self.folder, error.strerror or str(error)) from error
+        if found.role != HOST:
+            raise _unusable(self.folder, f"{files.HOST_CERTIFICATE} is of {found.words}")
+        return found
+
+    def _kept(self) -> Keys:
+        try:
+            return msgspec.msgpack.decode(files.read_private(self.folder / files.KEYS), type=Keys)
+        except FileNotFoundError:
+            return _NO_KEYS
+        except (OSError, msgspec.MsgspecError) as error:
+            raise _unusable(self.folder, f"{files.KEYS}: {error}") from error
+
+    # --- keys
+
+    @property
+    def token(self) -> JoinToken:
+        """The current key, in the form from which keys for each use are derived. Raises
+        COORDINATOR_UNAVAILABLE if none has been heard yet.
+        """
+        return self.key_of(self.keys.current)
+
+    def key_of(self, number: int) -> JoinToken:
+        key = self.keys.keys.get(number)
+        if key is None:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, "the coordinator has told no key of segments yet"
+            )
+        return JoinToken(self.identity.cluster_id, number, key)
+
+    def learn(self, keys: Keys) -> None:
+        """Takes what the authority tells, stores it, and tells its users. Older ones change nothing."""
+        if keys.generation <= self.keys.generation:
+            return
+        if keys.current not in keys.keys or any(len(key) != 32 for key in keys.keys.values()):
+            raise TreecastError(Fault.INVALID_REQUEST, "the authority told keys of a wrong length")
+        try:
+            files.write_private(self.folder / files.KEYS, msgspec.msgpack.encode(keys))
+        except OSError as error:
+            _log.error("keys not stored: a restart without the coordinator lacks them", error=error.strerror)
+        before, self.keys = self._expelled, keys
+        self._expelled = frozenset(int(serial, 16) for serial in keys.expelled)
+        if self._expelled - before:
+            _log.warning("certificates are refused from now on", count=len(self._expelled - before))
+        for tell in self.on_keys:
+            tell(keys)
+
+    # --- who the other end is
+
+    def holder(self, tls: object) -> Identity | None:
+        """Returns who is at the other end of a TLS connection; None without a certificate of this cluster."""
+        found = identity_of_peer(tls.getpeercert()) if hasattr(tls, "getpeercert") else None
+        return found if found is not None and found.cluster_id == self.identity.cluster_id else None
+
+    def accepts(self, identity: Identity) -> bool:
+        """Whether the holder was not expelled."""
+        return identity.serial not in self._expelled
+
+    # --- TLS
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """For connections from other hosts, which have to give a certificate."""
+        return self._server
+
+    @property
+    def client(self) -> ssl.SSLContext:
+        """For connections to other hosts. Who answers is looked at in the certificate (`holder`)."""
+        return self._client
+
+    def door(self, protocols: list[str]) -> ssl.SSLContext:
+        """For a listener that also takes callers without a certificate, who are told so by the protocol."""
+        made = self._made_server()
+        made.verify_mode = ssl.CERT_OPTIONAL
+        made.set_alpn_protocols(protocols)
+        return made
+
+    def calling(self, protocol: str) -> ssl.SSLContext:
+        """For calls to the coordinator."""
+        made = self._made_client()
+        made.check_hostname = True
+        made.set_alpn_protocols([protocol])
+        return made
+
+    def read_again(self) -> None:
+        """Reads this host's certificate again, after it was renewed; new connections use it."""
+        self.identity = self._own()
+        self._server = self._made_server()
+        self._client = self._made_client()
+
+    def _made_server(self) -> ssl.SSLContext:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.options |= ssl.OP_NO_RENEGOTIATION
+        return self._with_files(made)
+
+    def _made_client(self) -> ssl.SSLContext:
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.check_hostname = False
+        return self._with_files(made)
+
+    def _with_files(self, made: ssl.SSLContext) -> ssl.SSLContext:
+        made.minimum_version = ssl.TLSVersion.TLSv1_3
+        made.verify_mode = ssl.CERT_REQUIRED
+        try:
+            made.load_cert_chain(self.folder / files.HOST_CERTIFICATE, self.folder / files.HOST_KEY)
+            made.load_verify_locations(self.folder / files.AUTHORITY)
+        except (OSError, ssl.SSLError) as error:
+            raise _unusable(self.folder, str(error)) from error
+        return made
+
+    def channel_credentials(self) -> Secured:
+        """Returns gRPC's credentials and options for calls to the coordinator."""
+        return channel_credentials(self.folder, files.HOST_CERTIFICATE, files.HOST_KEY, COORDINATOR_NAME)
+
+
+def caller_credentials(folder: Path) -> Secured:
+    """Returns credentials for calls to any host by the certificates in `folder`. Raises INVALID_REQUEST."""
+    if (folder / files.ADMINISTRATOR_CERTIFICATE).exists():
+        own = (files.ADMINISTRATOR_CERTIFICATE, files.ADMINISTRATOR_KEY)
+    else:
+        own = (files.HOST_CERTIFICATE, files.HOST_KEY)
+    return channel_credentials(folder, *own, HOST_NAME)
+
+
+def channel_credentials(folder: Path, certificate: str, key: str, name: str) -> Secured:
+    """Returns gRPC's credentials from files in `folder`, and options with the name that the other end has to
+    have in its certificate. Raises INVALID_REQUEST for unusable files.
+    """
+    try:
+        made = grpc.ssl_channel_credentials(
+            files.read_private(folder / files.AUTHORITY),
+            files.read_private(folder / key),
+            files.read_private(folder / certificate),
+        )
+    except OSError as error:
+        raise _unusable(folder, f"{error.filename}: {error.strerror}") from error
+    return made, (("grpc.ssl_target_name_override", name),)
+
+
+def _unusable(folder: Path, reason: str) -> TreecastError:
+    return TreecastError(
+        Fault.INVALID_REQUEST,
+        f"the certificates in {folder} cannot be used: {reason}; restore them, or remove the folder and join"
+        " again with a new token",
+    )

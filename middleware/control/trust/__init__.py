@@ -1,0 +1,1 @@
+"""The authority of a secured cluster: who may join, whose certificates hold, which keys protect segments."""

@@ -1,0 +1,230 @@
+"""`Authority`: the authority of a secured cluster, in the daemon that has the coordinator.
+
+It answers the calls of `api.trust_calls`, each by a change of the ledger that is on the disk before it is
+answered. Those who follow the keys are woken after a change.
+
+  <data>/trust/authority.crt, authority.key   the authority (mode 0600)
+  <data>/trust/ledger.json                    what it has decided
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Final
+
+from treecast.middleware.api import certificates
+from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
+from treecast.middleware.api.one_time_token import ID_BYTES, SECRET_BYTES, OneTimeToken, digest
+from treecast.middleware.api.trust_calls import (
+    Alive,
+    Answer,
+    Certificates,
+    CreateToken,
+    Done,
+    Expel,
+    Follow,
+    Hello,
+    Hosts,
+    Join,
+    Joined,
+    Keys,
+    ListHosts,
+    Renew,
+    Request,
+    Rotate,
+    TokenCreated,
+)
+from treecast.middleware.api.trust_files import (
+    AUTHORITY,
+    AUTHORITY_KEY,
+    read_private,
+    write_private,
+)
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
+
+from ..hosts import check_name
+from . import ledger as ledgers
+from .ledger import KEY_BYTES, Ledger
+
+LEDGER: Final = "ledger.json"
+ALIVE_SECONDS: Final = 2.0  # between signs of life to those who follow
+MOST_SECONDS: Final = 30 * 86_400.0  # of a token
+
+_log = Log(__name__)
+
+
+class Authority:
+    """The authority whose files are in `folder`. `clock`: seconds since 1970."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float], users: Callable[[], str]) -> None:
+        """`users`: returns the file of users, for hosts that join. Raises TreecastError, or OSError."""
+        self._folder = folder
+        self._clock = clock
+        self._users = users
+        self._certificate = read_private(folder / AUTHORITY)
+        self._key = read_private(folder / AUTHORITY_KEY)
+        self.ledger = ledgers.read_ledger(read_private(folder / LEDGER))
+        self._changed: asyncio.Event = asyncio.Event()
+        self.on_keys: list[Callable[[Keys], None]] = []
+
+    def keys(self) -> Keys:
+        return self.ledger.serving()
+
+    def holds(self, identity: Identity) -> bool:
+        """Whether a certificate of this authority is still accepted."""
+        return identity.cluster_id == self.ledger.cluster_id and not self.ledger.is_expelled(
+            serial_text(identity.serial)
+        )
+
+    # --- calls
+
+    def answer(self, request: Request, caller: Identity | None) -> Answer:
+        """Answers a call. `caller`: who has proven to be it. Raises the refusal."""
+        if caller is not None and not self.holds(caller):
+            raise _refused(
+                f"{caller.words} was expelled from this cluster: it may join again with a new token"
+            )
+        if isinstance(request, Hello):
+            return Certificates(self._certificate)
+        if isinstance(request, Join):
+            return self._join(request)
+        if isinstance(request, Renew):
+            return self._renew(request, _need(caller, HOST))
+        administrator = _need(caller, ADMINISTRATOR)
+        _log.info("call of an administrator", call=type(request).__name__, administrator=administrator.name)
+        return self._administer(request)
+
+    def _administer(self, request: Request) -> Answer:
+        if isinstance(request, CreateToken):
+            return self.create_token(request.seconds, request.name)
+        if isinstance(request, Expel):
+            return self.expel(request.name)
+        if isinstance(request, Rotate):
+            self._store(ledgers.rotate(self.ledger, secrets.token_bytes(KEY_BYTES)))
+            _log.info("key of segments changed", key=self.ledger.current)
+            return Done(self.ledger.generation)
+        if isinstance(request, ListHosts):
+            return Hosts(self.ledger.issued(), self.ledger.generation, self.ledger.current)
+        raise TreecastError(Fault.NOT_SUPPORTED, f"{type(request).__name__} is not answered once")
+
+    async def follow(self, request: Follow, caller: Identity | None) -> AsyncGenerator[Answer, None]:
+        """Yields the keys whenever they change, and signs of life, until the caller is expelled."""
+        identity, generation = _need(caller, HOST), request.generation
+        while True:
+            if not self.holds(identity):
+                raise _refused(f"{identity.words} was expelled from this cluster")
+            changed = self._changed
+            if self.ledger.generation != generation:
+                generation = self.ledger.generation
+                yield self.keys()
+                continue
+            try:
+                async with asyncio.timeout(ALIVE_SECONDS):
+                    await changed.wait()
+            except TimeoutError:
+                yield Alive()
+
+    def create_token(self, seconds: float, name: str = "") -> TokenCreated:
+        """Returns a new token. Raises INVALID_REQUEST."""
+        if not 0 < seconds <= MOST_SECONDS:
+            raise TreecastError(
+                Fault.INVALID_REQUEST, "a token is valid for more than 0 s and at most 30 days"
+            )
+        if name:
+            check_name(name)
+        made = OneTimeToken(
+            secrets.token_bytes(ID_BYTES),
+            secrets.token_bytes(SECRET_BYTES),
+            certificates.fingerprint(self._certificate),
+        )
+        now = self._clock()
+        changed = ledgers.with_token(
+            self.ledger, made.id.hex(), digest(made.secret), now + seconds, name, now
+        )
+        self._store(changed)
+        return TokenCreated(made.format(), now + seconds)
+
+    def expel(self, name: str) -> Done:
+        """Refuses a host's certificates from now on, and changes the key of segments."""
+        key = secrets.token_bytes(KEY_BYTES)
+        changed, count = ledgers.expel(self.ledger, name, HOST, key, self._clock())
+        self._store(changed)
+        _log.warning("host expelled", host=name, certificates=count)
+        return Done(self.ledger.generation, count)
+
+    def _join(self, request: Join) -> Joined:
+        check_name(request.name)
+        key, now = certificates.digest_of_request(request.request), self._clock()
+        addresses = certificates.checked_addresses(request.addresses)
+        ledger = ledgers.used(
+            self.ledger, request.token.hex(), digest(request.secret), request.name, key, now
+        )
+        ledgers.check_name(self.ledger, request.name, key, HOST)
+        subject = Subject(ledger.cluster_id, HOST, request.name, addresses)
+        joined = self._give(ledger, request.request, subject)
+        _log.info("host has joined", host=request.name)
+        return joined
+
+    def _renew(self, request: Renew, caller: Identity) -> Joined:
+        addresses = certificates.checked_addresses(request.addresses)
+        subject = Subject(caller.cluster_id, HOST, caller.name, addresses)
+        return self._give(self.ledger, request.request, subject)
+
+    def give_own(self, asked: bytes, subject: Subject) -> bytes:
+        """Returns a certificate for this machine itself: of the coordinator's host, or an administrator."""
+        return self._give(self.ledger, asked, subject).certificate
+
+    def _give(self, ledger: Ledger, asked: bytes, subject: Subject) -> Joined:
+        """Signs, and stores before the certificate is given away."""
+        now = self._clock()
+        signed = certificates.sign(self._certificate, self._key, asked, subject, now)
+        made = certificates.identity_of(signed)
+        entered = ledgers.with_certificate(
+            ledgers.without_ended(ledger, now), serial_text(made.serial), made.name, made.role, made.until
+        )
+        self._store(entered)
+        return Joined(ledger.cluster_id, signed, self._certificate, self._users())
+
+    def _store(self, ledger: Ledger) -> None:
+        """Writes the ledger; then it counts, and those who follow the keys are told."""
+        try:
+            write_private(self._folder / LEDGER, ledgers.write_ledger(ledger))
+        except OSError as error:
+            raise TreecastError(Fault.STORAGE, f"the ledger of the authority: {error.strerror}") from error
+        before, self.ledger = self.ledger, ledger
+        if before.generation != ledger.generation:
+            for tell in self.on_keys:
+                tell(self.keys())
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+
+def serial_text(serial: int) -> str:
+    """Returns a serial number as the ledger spells it."""
+    return f"{serial:x}"
+
+
+def found_authority(folder: Path, cluster_id: str, clock: Callable[[], float]) -> Authority:
+    """Makes the authority of a new cluster in `folder`, which exists. Raises OSError."""
+    key = certificates.new_key()
+    write_private(folder / AUTHORITY_KEY, key)
+    write_private(folder / AUTHORITY, certificates.make_authority(cluster_id, key, clock()))
+    made = ledgers.new_ledger(cluster_id, secrets.token_bytes(KEY_BYTES))
+    write_private(folder / LEDGER, ledgers.write_ledger(made))
+    return Authority(folder, clock, str)
+
+
+def _need(caller: Identity | None, role: str) -> Identity:
+    if caller is None:
+        raise _refused(f"this call needs the certificate of a {role} of this cluster")
+    if caller.role != role:
+        raise _refused(f"this call is for a {role}, and {caller.words} has made it")
+    return caller
+
+
+def _refused(detail: str) -> TreecastError:
+    return TreecastError(Fault.POLICY_VIOLATION, detail)

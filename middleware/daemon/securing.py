@@ -1,0 +1,208 @@
+"""`Secured`: the trust of a secured host while its daemon runs, and the authority where the coordinator is.
+
+It follows the authority: keys and expulsions arrive within milliseconds. It renews this host's certificate
+when a third of its time is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from typing import Final
+
+from treecast.middleware.api import trust_client
+from treecast.middleware.api.coordinator_client import CoordinatorClient
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.lasting import BackOff
+from treecast.middleware.api.one_time_token import OneTimeToken
+from treecast.middleware.api.trust import Trust
+from treecast.middleware.api.trust_calls import Keys
+from treecast.middleware.api.trust_files import (
+    ADDRESS,
+    AUTHORITY_KEY,
+    FOLDER,
+    make_folder,
+    write_private,
+)
+from treecast.middleware.control.cluster_state import ClusterState
+from treecast.middleware.control.trust.authority import Authority
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
+
+from .certified import CertifiedAdmission
+from .door import Door
+from .listeners import StartError
+from .settings import Settings
+from .tokens import text_of
+from .users_file import FILE as USERS
+
+PLAIN: Final = ("kafka", "amqp", "mqtt", "stare")  # listeners without TLS
+_RENEW: Final = 132 * 86_400.0  # seconds before the end of a certificate
+_LOOK: Final = 3600.0  # between looks at the certificate's end
+
+_log = Log(__name__)
+
+
+class Secured:
+    """The trust of the host `name` whose data directory is `data`, from `open` to `close`."""
+
+    def __init__(self, data: Path, name: str, fabric: str) -> None:
+        """`fabric`: the address of its fabric, for its certificate. Raises StartError."""
+        self._data = data
+        self._addresses = own_addresses(fabric)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._target = ""
+        try:
+            self.trust = Trust(data)
+            self.authority = self._own_authority()
+        except (TreecastError, OSError) as error:
+            raise StartError(str(error)) from error
+        if self.trust.identity.name != name:
+            raise StartError(
+                f"the certificate in {data / FOLDER} is of host {self.trust.identity.name!r}, and this is"
+                f" {name!r}: start with --name {self.trust.identity.name}"
+            )
+        self.door = Door(self.trust, self.authority)
+        self.trust.on_keys.append(self._changed)
+
+    def _own_authority(self) -> Authority | None:
+        if not (self._data / FOLDER / AUTHORITY_KEY).exists():
+            return None
+        made = Authority(self._data / FOLDER, time.time, self._users)
+        self.trust.learn(made.keys())
+        made.on_keys.append(self.trust.learn)
+        return made
+
+    def _users(self) -> str:
+        try:
+            return (self._data / USERS).read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def _changed(self, keys: Keys) -> None:
+        self.door.drop_expelled()
+
+    # --- life
+
+    async def open(self, target: str) -> None:
+        """Begins to follow the authority at `target` (HOST:PORT,...), unless it is here. Returns when keys
+        are known: a new host waits for them.
+        """
+        self._target = target
+        if self.authority is not None:
+            return
+        self._tasks.append(asyncio.create_task(self._follow()))
+        if not self.trust.keys.generation:
+            await self._first_keys()
+
+    async def _first_keys(self) -> None:
+        known = asyncio.Event()
+        self.trust.on_keys.append(lambda keys: known.set())
+        await known.wait()
+        self.trust.on_keys.pop()
+
+    def tell_address(self, control: str) -> None:
+        """Notes where the authority answers, for `treecast token` and `treecast hosts`."""
+        if self.authority is not None:
+            write_private(self._data / FOLDER / ADDRESS, str(Address.parse(control).reachable).encode())
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.door.close()
+
+    async def _follow(self) -> None:
+        """Follows the keys for ever, at one coordinator after the other."""
+        back_off, targets, said = BackOff(random.Random(), longest=2.0), self._target.split(","), ""
+        while True:
+            target = targets[0]
+            try:
+                await self._renew_in_time(target)
+                async for keys in trust_client.follow(target, self.trust):
+                    self.trust.learn(keys)
+                    self.trust.trouble = said = ""
+                    back_off.reset()
+            except TreecastError as error:
+                targets = [*targets[1:], target]
+                if error.fault is Fault.POLICY_VIOLATION:
+                    self.trust.trouble = f"the authority refuses this host: {error}"
+                if str(error) != said:
+                    said = str(error)
+                    _log.warning("keys are not followed", reason=error)
+            await asyncio.sleep(back_off.pause())
+
+    async def _renew_in_time(self, target: str) -> None:
+        if self.trust.identity.until - time.time() < _RENEW:
+            await trust_client.renew(target, self.trust, self._addresses)
+            _log.info("certificate renewed", until=int(self.trust.identity.until))
+
+    # --- the coordinator
+
+    def client(self, target: str) -> CoordinatorClient:
+        """Returns the client of the coordinator, which calls by this host's certificate."""
+        cluster_id, secured = self.trust.identity.cluster_id, self.trust.channel_credentials()
+        return CoordinatorClient(target, None, cluster_id=cluster_id, secured=secured)
+
+    def admission(self, state: list[ClusterState]) -> CertifiedAdmission:
+        """Returns who may call the coordinator in this daemon, whose state will be in `state`."""
+
+        def name_of(host_id: int) -> str:
+            host = state[0].host_by_id(host_id) if state else None
+            return host.name if host is not None else ""
+
+        return CertifiedAdmission(self.trust.identity.cluster_id, self.door.caller, name_of)
+
+
+async def join_secured(data: Path, target: str, given: str, name: str, fabric: str) -> None:
+    """Joins a secured cluster by a one-time token. Waits while nobody answers. Raises StartError."""
+    if not target:
+        raise StartError(
+            "a one-time join token needs --join HOST:PORT, the control address of the coordinator"
+        )
+    back_off, said = BackOff(random.Random(), longest=2.0), False
+    while True:
+        try:
+            token = OneTimeToken.parse(text_of(given))
+            first = target.split(",")[0].strip()
+            joined = await trust_client.join(first, token, name, own_addresses(fabric), data)
+            if joined.users and not (data / USERS).exists():
+                write_private(data / USERS, joined.users.encode())
+            _log.info("host has a certificate", host=name, cluster=joined.cluster_id)
+            return
+        except TreecastError as error:
+            if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                raise StartError(f"--join {target}: {error}") from error
+            if not said:
+                said = True
+                _log.warning(
+                    "waiting for the coordinator", reason=error, advice="check --join and the daemon there"
+                )
+        except OSError as error:
+            raise StartError(f"{make_folder(data)}: {error.strerror}") from error
+        await asyncio.sleep(back_off.pause())
+
+
+def refuse_plain(settings: Settings) -> None:
+    """Raises StartError if a face of a secured host is to listen for other machines without TLS."""
+    for face in PLAIN:
+        address: str = getattr(settings, face)
+        if address != OFF and not is_loopback(address):
+            instead = f"use --{face}-tls" if face != "stare" else "it has no TLS"
+            raise StartError(
+                f"--{face} {address}: a secured host serves other machines over TLS only; {instead}"
+            )
+
+
+def is_loopback(address: str) -> bool:
+    host = Address.parse(address).host
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def own_addresses(fabric: str) -> list[str]:
+    """Returns the addresses of a host's certificate but loopback: that of its fabric, if a number."""
+    host = fabric.rpartition(":")[0].strip("[]")
+    is_number = host.replace(".", "").isdigit() or ":" in host
+    return [host] if is_number and host not in ("0.0.0.0", "::", "127.0.0.1", "::1") else []  # nosec B104

@@ -1,0 +1,183 @@
+"""A secured cluster of real daemons: made, joined, seen on the wire, a host expelled, keys changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+FLAGS = ("--fabric", "127.0.0.1:0", "--amqp", "off", "--mqtt", "off", "--stare", "off")
+PASSWORD = "a password of the administrator"  # nosec B105
+LONG = 20.0  # seconds that something may take on a busy machine
+
+
+class Cluster:
+    """Three daemons on loopback, made by one command each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemons: dict[str, DaemonProcess] = {}
+        (folder / "password").write_text(PASSWORD + "\n")
+        self.data = folder / "h1"
+        self.run("init", "--secure", "--name", "h1", "--password-file", str(folder / "password"))
+        self.start("h1")
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return treecast(*words, "--data", str(self.data))
+
+    def run(self, *words: str) -> str:
+        done = self.command(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def start(self, name: str, *flags: str) -> DaemonProcess:
+        daemon = DaemonProcess(self.folder / name, ["--name", name, *FLAGS, *flags])
+        self.daemons[name] = daemon
+        return daemon.start()
+
+    def join(self, name: str, token: str) -> DaemonProcess:
+        file = self.folder / f"token-of-{name}"
+        file.write_text(token)
+        return self.start(name, "--join", self.daemons["h1"].control, "--join-token", f"@{file}")
+
+    def close(self) -> None:
+        for daemon in reversed(self.daemons.values()):
+            if daemon.running:
+                daemon.stop()
+            daemon.clean_up()
+
+
+def treecast(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "treecast.middleware.cli", *words]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONG
+    while not what():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.05)
+
+
+def log_in(daemon: DaemonProcess) -> dict[str, object]:
+    return {
+        "bootstrap_servers": daemon.kafka,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "admin",
+        "sasl_plain_password": PASSWORD,
+    }
+
+
+def produce(daemon: DaemonProcess, values: list[bytes]) -> None:
+    producer = KafkaProducer(**log_in(daemon))
+    sent = [producer.send("orders", value) for value in values]
+    for one in sent:
+        one.get(LONG)
+    producer.close()
+
+
+def consume(daemon: DaemonProcess, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(
+        "orders", **log_in(daemon), auto_offset_reset="earliest", consumer_timeout_ms=int(LONG * 1000)
+    )
+    found = [next(consumer).value for _ in range(count)]
+    consumer.close()
+    return found
+
+
+def test_three_hosts_by_one_command_each(cluster: Cluster) -> None:
+    """The second and third host also have the administrator, and all faces ask for a log-in."""
+    first = cluster.daemons["h1"]
+    second = cluster.join("h2", cluster.run("token", "create"))
+    third = cluster.join("h3", cluster.run("token", "create", "--name", "h3", "--expires", "5m"))
+    values = [b"%d" % number for number in range(50)]
+    produce(first, values)
+    assert consume(second, 50) == values == consume(third, 50)
+    cluster.run("keys", "rotate")
+    produce(third, values)
+    assert consume(first, 100) == values * 2 == consume(second, 100)
+    second.restart()
+    assert consume(second, 100) == values * 2
+    assert not (cluster.folder / "h2" / "join-token").exists()
+
+
+def test_wrong_and_used_tokens_stay_out(cluster: Cluster) -> None:
+    token = cluster.run("token", "create")
+    cluster.join("h2", token)
+    with pytest.raises(DaemonFailed, match="was used by host h2"):
+        cluster.join("h3", token)
+    wrong = token[:-8] + ("AAAAAAAA" if not token.endswith("AAAAAAAA") else "BBBBBBBB")
+    with pytest.raises(DaemonFailed, match="damaged"):
+        cluster.join("h3", wrong)
+    with pytest.raises(DaemonFailed, match="join-token"):
+        cluster.start("h4", "--join", cluster.daemons["h1"].control)
+    refused = cluster.command("hosts", "expel", "h3")
+    assert refused.returncode == 1
+    assert "no host h3 holds a certificate" in refused.stderr
+
+
+def test_an_expelled_host_stays_out(cluster: Cluster) -> None:
+    """At the coordinator's host, at another host, after restarts of all of them."""
+    second = cluster.join("h2", cluster.run("token", "create"))
+    third = cluster.join("h3", cluster.run("token", "create"))
+    produce(cluster.daemons["h1"], [b"before"])
+    assert consume(second, 1) == [b"before"] == consume(third, 1)
+    cluster.run("hosts", "expel", "h2")
+    eventually(lambda: "host h2 was expelled" in second.log())
+    eventually(lambda: "host h2 was expelled" in third.log())
+    cluster.daemons["h1"].restart()
+    second.restart()
+    eventually(lambda: second.log().count("was expelled from this cluster") > 2)
+    third.restart()
+    produce(cluster.daemons["h1"], [b"after"])
+    assert consume(third, 2) == [b"before", b"after"]
+    assert consume(second, 1) == [b"before"]
+    assert b"after" not in everything_below(cluster.folder / "h2")
+
+
+def test_the_control_address_asks_for_a_certificate(cluster: Cluster) -> None:
+    """Looking as well: by TCP, also on loopback. The Unix socket is for the host's own user."""
+    second = cluster.join("h2", cluster.run("token", "create"))
+    for address in (cluster.daemons["h1"].control, second.control):
+        assert treecast("topics", "list", "--control", address).returncode == 1
+        for host in ("h1", "h2"):
+            trust = str(cluster.folder / host / "trust")
+            named = treecast("topics", "create", f"by-{host}", "--control", address, TREECAST_TRUST=trust)
+            assert named.returncode == 0 or "exists already" in named.stderr, named.stderr
+    own = treecast("topics", "list", TREECAST_RUNTIME_DIR=str(second.runtime_dir))
+    assert "by-h2" in own.stdout, own.stderr
+    cluster.run("hosts", "expel", "h2")
+    trust = str(cluster.folder / "h2" / "trust")
+    after = treecast("topics", "list", "--control", cluster.daemons["h1"].control, TREECAST_TRUST=trust)
+    assert after.returncode == 1
+
+
+def test_plain_faces_for_other_machines_are_refused(cluster: Cluster) -> None:
+    cluster.daemons["h1"].stop()
+    with pytest.raises(DaemonFailed, match="over TLS only; use --kafka-tls"):
+        cluster.start("h1", "--kafka", "0.0.0.0:0")  # refused before anything listens there
+
+
+def everything_below(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,162 @@
+"""The authority of a secured cluster: tokens, names, expulsions, keys, and who may call what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.api import certificates
+from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
+from treecast.middleware.api.one_time_token import OneTimeToken
+from treecast.middleware.api.trust_calls import (
+    CreateToken,
+    Done,
+    Expel,
+    Hello,
+    Hosts,
+    Join,
+    Joined,
+    ListHosts,
+    Renew,
+    Rotate,
+    TokenCreated,
+)
+from treecast.middleware.api.trust_files import make_folder
+from treecast.middleware.control.trust.authority import Authority, found_authority
+from treecast.middleware.control.trust.ledger import read_ledger, write_ledger
+from treecast.middleware.model.errors import TreecastError
+
+NOW = 1_800_000_000.0
+
+
+class Cluster:
+    """An authority at a clock of its own, with an administrator's and hosts' calls."""
+
+    def __init__(self, data: Path) -> None:
+        self.now = NOW
+        self.folder = make_folder(data)
+        self.authority = found_authority(self.folder, "c1", lambda: self.now)
+        made = self.authority.give_own(
+            certificates.request(certificates.new_key()), Subject("c1", ADMINISTRATOR, "root")
+        )
+        self.root = certificates.identity_of(made)
+
+    def token(self, seconds: float = 60.0, name: str = "") -> OneTimeToken:
+        found = self.authority.answer(CreateToken(seconds, name), self.root)
+        assert isinstance(found, TokenCreated)
+        return OneTimeToken.parse(found.token)
+
+    def join(self, name: str, token: OneTimeToken, key: bytes | None = None) -> Identity:
+        asked = certificates.request(key or certificates.new_key())
+        found = self.authority.answer(Join(token.id, token.secret, name, asked), None)
+        assert isinstance(found, Joined)
+        return certificates.identity_of(found.certificate)
+
+    def expel(self, name: str) -> Done:
+        found = self.authority.answer(Expel(name), self.root)
+        assert isinstance(found, Done)
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_a_host_joins_once(cluster: Cluster) -> None:
+    token = cluster.token()
+    identity = cluster.join("h2", token)
+    assert (identity.role, identity.name, identity.cluster_id) == (HOST, "h2", "c1")
+    with pytest.raises(TreecastError, match="was used by host h2"):
+        cluster.join("h3", token)
+    with pytest.raises(TreecastError, match="was used by host h2"):
+        cluster.join("h2", token)  # another key
+
+
+def test_a_lost_answer_is_asked_for_again(cluster: Cluster) -> None:
+    token, key = cluster.token(), certificates.new_key()
+    assert cluster.join("h2", token, key).name == cluster.join("h2", token, key).name
+
+
+def test_wrong_expired_and_named_tokens(cluster: Cluster) -> None:
+    token = cluster.token(60)
+    wrong = OneTimeToken(token.id, bytes(16), token.authority)
+    with pytest.raises(TreecastError, match="not of this cluster"):
+        cluster.join("h2", wrong)
+    with pytest.raises(TreecastError, match="is for host h7"):
+        cluster.join("h2", cluster.token(60, "h7"))
+    cluster.now += 61
+    with pytest.raises(TreecastError, match="expired"):
+        cluster.join("h2", token)
+
+
+def test_a_name_belongs_to_one_host_until_it_is_expelled(cluster: Cluster) -> None:
+    first = cluster.join("h2", cluster.token())
+    with pytest.raises(TreecastError, match="there is a host h2"):
+        cluster.join("h2", cluster.token())
+    cluster.expel("h2")
+    second = cluster.join("h2", cluster.token())
+    assert not cluster.authority.holds(first)
+    assert cluster.authority.holds(second)
+
+
+def test_an_expulsion_changes_the_key_and_lasts(cluster: Cluster) -> None:
+    identity, before = cluster.join("h2", cluster.token()), cluster.authority.keys()
+    told = []
+    cluster.authority.on_keys.append(told.append)
+    cluster.expel("h2")
+    again = Authority(cluster.folder, lambda: cluster.now, str)  # as after a restart
+    for authority in (cluster.authority, again):
+        keys = authority.keys()
+        assert not set(before.keys.values()) & set(keys.keys.values())
+        assert keys.expelled == [f"{identity.serial:x}"]
+        with pytest.raises(TreecastError, match="was expelled"):
+            authority.answer(Renew(certificates.request(certificates.new_key())), identity)
+    assert [one.generation for one in told] == [before.generation + 1]
+
+
+def test_a_planned_change_keeps_the_key_before_it(cluster: Cluster) -> None:
+    first = cluster.authority.keys()
+    cluster.authority.answer(Rotate(), cluster.root)
+    second = cluster.authority.keys()
+    assert second.keys[first.current] == first.keys[first.current]
+    cluster.authority.answer(Rotate(), cluster.root)
+    assert set(cluster.authority.keys().keys) == {second.current, second.current + 1}
+
+
+def test_who_may_call_what(cluster: Cluster) -> None:
+    host = cluster.join("h2", cluster.token())
+    stranger = Identity("c2", ADMINISTRATOR, "root", cluster.root.serial)
+    unknown = Identity("c1", ADMINISTRATOR, "root", 1)  # signed before the ledger was lost
+    for call in (CreateToken(60), Expel("h2"), Rotate(), ListHosts()):
+        for caller in (None, host, stranger, unknown):
+            with pytest.raises(TreecastError):
+                cluster.authority.answer(call, caller)
+    with pytest.raises(TreecastError, match="certificate of a host"):
+        cluster.authority.answer(Renew(b""), None)
+    cluster.authority.answer(Hello(), None)
+    listed = cluster.authority.answer(ListHosts(), cluster.root)
+    assert isinstance(listed, Hosts)
+    assert [(one.name, one.role) for one in listed.issued] == [("root", ADMINISTRATOR), ("h2", HOST)]
+
+
+def test_a_host_cannot_ask_for_the_name_of_another(cluster: Cluster) -> None:
+    token, asked = cluster.token(), certificates.request(certificates.new_key())
+    with pytest.raises(TreecastError, match="are numbers"):
+        cluster.authority.answer(Join(token.id, token.secret, "h2", asked, ["coordinator.treecast"]), None)
+    with pytest.raises(TreecastError, match="host name"):
+        cluster.authority.answer(Join(token.id, token.secret, "a/b", asked), None)
+
+
+def test_the_ledger_is_read_as_written(cluster: Cluster) -> None:
+    cluster.join("h2", cluster.token())
+    assert read_ledger(write_ledger(cluster.authority.ledger)) == cluster.authority.ledger
+    for wrong in (b"", b"{}", b'{"cluster_id":"c","generation":1,"current":2,"keys":{"1":"00"}}'):
+        with pytest.raises(TreecastError):
+            read_ledger(wrong)
+
+
+def test_files_are_for_their_owner_only(cluster: Cluster) -> None:
+    assert {one.stat().st_mode & 0o777 for one in cluster.folder.iterdir()} == {0o600}
+    assert cluster.folder.stat().st_mode & 0o777 == 0o700
