@@ -37,7 +37,9 @@ def test_every_call_either_looks_or_changes() -> None:
 @pytest.fixture
 async def foreign(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     """Returns `foreign(method, *arguments, token=...)`, which calls as if from another host."""
-    monkeypatch.setattr(control_access.ControlAdmission.__init__, "__defaults__", (lambda peer, port: False,))
+    monkeypatch.setattr(
+        control_access.ControlAdmission.__init__, "__defaults__", (lambda peer, port: False, None)
+    )
     token = JoinToken(subject.cluster.cluster_id, 1, b"k" * 32)
     server = ControlServer(token.cluster_id, Address("127.0.0.1", 0), None, None, token)
     server.show(subject)
