@@ -59,6 +59,8 @@ class QueueLinks:
     def __init__(
         self, host: int, run: int, known: KnownDefinitions, distribution: Distribution, turn: Turn
     ) -> None:
+        # Not in `join`: a start that fails before it closes the queues, which may define something.
+        self._loop = asyncio.get_running_loop()
         self._host = host
         self._run = run
         self._known = known
@@ -83,7 +85,6 @@ class QueueLinks:
     # --- life
 
     def join(self, queues: JoinedQueues) -> None:
-        self._loop = asyncio.get_running_loop()
         self._queues = queues
         self._distribution.listeners.append(self)
         self._clock(queues)
