@@ -22,7 +22,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -123,6 +123,8 @@ def digest_of_request(asked: bytes) -> str:
 
 def sign(authority: bytes, authority_key: bytes, asked: bytes, subject: Subject, now: float) -> bytes:
     """Returns a certificate for the key of a request, PEM. Raises INVALID_REQUEST for a wrong request."""
+    if subject.role == HOST and _is_taken(subject.name):
+        raise _wrong(f"a host of a secured cluster cannot be called {subject.name!r}: choose another --name")
     public = _public(asked)
     issuer = x509.load_pem_x509_certificate(authority)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject.name[:64])])
@@ -135,6 +137,11 @@ def sign(authority: bytes, authority_key: bytes, asked: bytes, subject: Subject,
         .add_extension(_issuer_key(issuer), critical=False)
     )
     return builder.sign(_private(authority_key), SHA256()).public_bytes(Encoding.PEM)
+
+
+def _is_taken(name: str) -> bool:
+    """Whether a name is one by which hosts know the coordinator, each other or themselves."""
+    return name.lower() == "localhost" or name.lower().endswith(".treecast")
 
 
 def identity_of(certificate: bytes) -> Identity:
@@ -194,7 +201,7 @@ def _public(asked: bytes) -> ec.EllipticCurvePublicKey:
         found = x509.load_der_x509_csr(asked)
         public = found.public_key()
         sound = found.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise _wrong(f"this is no request for a certificate: {error}") from error
     if not sound or not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != "secp256r1":
         raise _wrong("the request for a certificate is not signed by its own key of P-256")

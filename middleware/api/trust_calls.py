@@ -28,7 +28,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 ALPN: Final = "treecast-trust/1"
 H2: Final = "h2"  # gRPC's
-LONGEST: Final = 256 << 10
+LONGEST: Final = 256 << 10  # bytes of a request
+LONGEST_ANSWER: Final = 16 << 20  # users, certificates: of an authority that has proven to be the cluster's
 HEAD: Final = 4
 
 
@@ -163,11 +164,11 @@ def frame(message: Request | Answer) -> bytes:
     return len(body).to_bytes(HEAD, "big") + body
 
 
-def length_of(head: bytes) -> int:
+def length_of(head: bytes, longest: int = LONGEST) -> int:
     """Returns the length of the message after `head`. Raises INVALID_REQUEST above the limit."""
     length = int.from_bytes(head, "big")
-    if not 0 < length <= LONGEST:
-        raise TreecastError(Fault.INVALID_REQUEST, f"a message of {length} bytes: at most {LONGEST}")
+    if not 0 < length <= longest:
+        raise TreecastError(Fault.INVALID_REQUEST, f"a message of {length} bytes: at most {longest}")
     return length
 
 

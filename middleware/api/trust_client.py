@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -24,6 +24,7 @@ from .trust import Trust
 from .trust_calls import (
     ALPN,
     HEAD,
+    LONGEST_ANSWER,
     Answer,
     Certificates,
     Follow,
@@ -90,7 +91,7 @@ class Line:
         """Returns the next answer. Raises COORDINATOR_UNAVAILABLE if none comes within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
-                length = length_of(await self._reader.readexactly(HEAD))
+                length = length_of(await self._reader.readexactly(HEAD), LONGEST_ANSWER)
                 return read_answer(await self._reader.readexactly(length))
         except asyncio.IncompleteReadError as error:
             raise _away(self._target, "the connection was closed") from error
@@ -103,9 +104,16 @@ class Line:
         self._writer.transport.abort()
 
 
-async def join(target: str, token: OneTimeToken, name: str, addresses: list[str], data: Path) -> Joined:
+async def join(
+    target: str,
+    token: OneTimeToken,
+    name: str,
+    addresses: list[str],
+    data: Path,
+    keep: Callable[[Joined], None] = lambda joined: None,
+) -> Joined:
     """Makes the data directory's host one of the cluster: stores its key, its certificate and the authority.
-    Returns the answer.
+    Returns the answer. `keep` stores more of it before the certificate, which makes it a secured host.
 
     The secret is told only to a coordinator that has proven to be the token's. After a broken connection the
     same call may be made again: the key is kept.
@@ -127,6 +135,7 @@ async def join(target: str, token: OneTimeToken, name: str, addresses: list[str]
         line.close()
     if joined.authority != authority or certificates.identity_of(joined.certificate).name != name:
         raise _refused(f"{target} answered with another certificate than was asked for")
+    keep(joined)
     _store(folder, joined)
     return joined
 

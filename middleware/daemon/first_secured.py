@@ -49,6 +49,8 @@ def make_secured(data: Path, name: str, address: str, administrator: str, passwo
     cluster_id = known.cluster_id if known is not None else new_cluster_id(secrets.randbits(128))
     folder = make_folder(data)
     authority = found_authority(folder, cluster_id, time.time)
+    # Before the host's certificate, which makes it a secured host: that never serves without users.
+    change_users(data / FILE, lambda content: _with(content, administrator, password))
     for key, certificate, subject in (
         (ADMINISTRATOR_KEY, ADMINISTRATOR_CERTIFICATE, Subject(cluster_id, ADMINISTRATOR, administrator)),
         (HOST_KEY, HOST_CERTIFICATE, Subject(cluster_id, HOST, name, _numbers(address), coordinator=True)),
@@ -56,7 +58,6 @@ def make_secured(data: Path, name: str, address: str, administrator: str, passwo
         made = certificates.new_key()
         write_private(folder / key, made)
         write_private(folder / certificate, authority.give_own(certificates.request(made), subject))
-    change_users(data / FILE, lambda content: _with(content, administrator, password))
     return _configuration(data, name, address)
 
 

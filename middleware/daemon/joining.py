@@ -251,7 +251,6 @@ class Joining:
         if self._known is not None and not (self._data / STORE).exists():
             raise StartError(f"{self._data / STORE} is missing: restore it, it lists the topics and hosts")
         self.token = self._own_token()
-        state: list[ClusterState] = []  # known once the coordinator is open
         settings = ServerSettings(
             self._wanted,
             self._data / STORE,
@@ -259,12 +258,14 @@ class Joining:
             self.token.cluster_id,
             fsync=self._settings.fsync,
             fsync_interval=self._settings.fsync_interval_ms / 1000,
-            admission=self.secured.admission(state) if self.secured is not None else None,
+            admission=self.secured.admission(self._coordinators_state) if self.secured is not None else None,
         )
         self.coordinator = OpenCoordinator(settings)
-        state.append(self.coordinator.coordinator.state)
         self.coordinator.start()
         self._client = LocalCoordinator(self.coordinator)
+
+    def _coordinators_state(self) -> ClusterState | None:
+        return self.coordinator.coordinator.state if self.coordinator is not None else None
 
     async def _hear_others(self, coordinator: OpenCoordinator) -> None:
         """Lets other hosts reach the coordinator before this host opens its logs, and waits for those that it

@@ -9,21 +9,27 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from treecast.middleware.api import trust_client
+from treecast.middleware.api import certificates, trust_client
+from treecast.middleware.api.certificates import HOST, Subject
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.one_time_token import OneTimeToken
 from treecast.middleware.api.trust import Trust
-from treecast.middleware.api.trust_calls import Keys
+from treecast.middleware.api.trust_calls import Joined, Keys
 from treecast.middleware.api.trust_files import (
     ADDRESS,
     AUTHORITY_KEY,
     FOLDER,
+    HOST_CERTIFICATE,
+    HOST_KEY,
     make_folder,
+    read_private,
     write_private,
 )
 from treecast.middleware.control.cluster_state import ClusterState
@@ -40,7 +46,8 @@ from .users_file import FILE as USERS
 
 PLAIN: Final = ("kafka", "amqp", "mqtt", "stare")  # listeners without TLS
 _RENEW: Final = 132 * 86_400.0  # seconds before the end of a certificate
-_LOOK: Final = 3600.0  # between looks at the certificate's end
+_LOOK: Final = 3600.0  # seconds between looks at the certificate's end
+_RESTART: Final = "restart the daemon within the months that the old one is still valid: it serves with that"
 
 _log = Log(__name__)
 
@@ -91,6 +98,7 @@ class Secured:
         are known: a new host waits for them.
         """
         self._target = target
+        self._tasks.append(asyncio.create_task(self._renew_in_time()))
         if self.authority is not None:
             return
         self._tasks.append(asyncio.create_task(self._follow()))
@@ -120,7 +128,6 @@ class Secured:
         while True:
             target = targets[0]
             try:
-                await self._renew_in_time(target)
                 async for keys in trust_client.follow(target, self.trust):
                     self.trust.learn(keys)
                     self.trust.trouble = said = ""
@@ -134,10 +141,28 @@ class Secured:
                     _log.warning("keys are not followed", reason=error)
             await asyncio.sleep(back_off.pause())
 
-    async def _renew_in_time(self, target: str) -> None:
-        if self.trust.identity.until - time.time() < _RENEW:
-            await trust_client.renew(target, self.trust, self._addresses)
-            _log.info("certificate renewed", until=int(self.trust.identity.until))
+    async def _renew_in_time(self) -> None:
+        """Looks at the end of this host's certificate for ever. A renewal that fails is tried again; keys are
+        followed meanwhile.
+        """
+        while True:
+            if self.trust.identity.until - time.time() < _RENEW:
+                try:
+                    await self._renew()
+                    _log.info("certificate renewed", until=int(self.trust.identity.until), advice=_RESTART)
+                except (TreecastError, OSError) as error:
+                    _log.warning("certificate is not renewed", reason=error)
+            await asyncio.sleep(_LOOK)
+
+    async def _renew(self) -> None:
+        if self.authority is None:
+            await trust_client.renew(self._target.split(",")[0].strip(), self.trust, self._addresses)
+            return
+        own, folder = self.trust.identity, self.trust.folder
+        subject = Subject(own.cluster_id, HOST, own.name, tuple(self._addresses), coordinator=True)
+        asked = certificates.request(read_private(folder / HOST_KEY))
+        write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject))
+        self.trust.read_again()
 
     # --- the coordinator
 
@@ -146,11 +171,14 @@ class Secured:
         cluster_id, secured = self.trust.identity.cluster_id, self.trust.channel_credentials()
         return CoordinatorClient(target, None, cluster_id=cluster_id, secured=secured)
 
-    def admission(self, state: list[ClusterState]) -> CertifiedAdmission:
-        """Returns who may call the coordinator in this daemon, whose state will be in `state`."""
+    def admission(self, state: Callable[[], ClusterState | None]) -> CertifiedAdmission:
+        """Returns who may call the coordinator in this daemon. `state`: its present one, which another
+        replaces after a disk has refused a write; None before it is open.
+        """
 
         def name_of(host_id: int) -> str:
-            host = state[0].host_by_id(host_id) if state else None
+            known = state()
+            host = known.host_by_id(host_id) if known is not None else None
             return host.name if host is not None else ""
 
         return CertifiedAdmission(self.trust.identity.cluster_id, self.door.caller, name_of)
@@ -167,9 +195,9 @@ async def join_secured(data: Path, target: str, given: str, name: str, fabric: s
         try:
             token = OneTimeToken.parse(text_of(given))
             first = target.split(",")[0].strip()
-            joined = await trust_client.join(first, token, name, own_addresses(fabric), data)
-            if joined.users and not (data / USERS).exists():
-                write_private(data / USERS, joined.users.encode())
+            joined = await trust_client.join(
+                first, token, name, own_addresses(fabric), data, partial(_keep_users, data)
+            )
             _log.info("host has a certificate", host=name, cluster=joined.cluster_id)
             return
         except TreecastError as error:
@@ -183,6 +211,11 @@ async def join_secured(data: Path, target: str, given: str, name: str, fabric: s
         except OSError as error:
             raise StartError(f"{make_folder(data)}: {error.strerror}") from error
         await asyncio.sleep(back_off.pause())
+
+
+def _keep_users(data: Path, joined: Joined) -> None:
+    if joined.users and not (data / USERS).exists():
+        write_private(data / USERS, joined.users.encode())
 
 
 def refuse_plain(settings: Settings) -> None:

@@ -126,7 +126,8 @@ class Neighbours:
         if trust is not None:
             vouching = Vouching(trust, view)
             self.channels.tls = ChannelTls(trust.server, trust.client, vouching.reason)
-            self._keys = SegmentKeys(keys, trust, asyncio.get_running_loop().call_later)
+            if keys.current is not None:  # else segments are not protected, and no change makes them so
+                self._keys = SegmentKeys(keys, trust, asyncio.get_running_loop().call_later)
             trust.on_keys.append(self._trust_changed)
         self.channels.on_refused = self._note_refused
         self._isolated = False  # whether isolation has been logged

@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import ID_BYTES, SECRET_BYTES, OneTimeToken, digest
@@ -40,6 +42,7 @@ from treecast.middleware.api.trust_calls import (
 from treecast.middleware.api.trust_files import (
     AUTHORITY,
     AUTHORITY_KEY,
+    HOST_CERTIFICATE,
     read_private,
     write_private,
 )
@@ -53,6 +56,7 @@ from .ledger import KEY_BYTES, Ledger
 LEDGER: Final = "ledger.json"
 ALIVE_SECONDS: Final = 2.0  # between signs of life to those who follow
 MOST_SECONDS: Final = 30 * 86_400.0  # of a token
+RENEWED_FROM: Final = 200 * 86_400.0  # seconds before its end: a host cannot have certificates without number
 
 _log = Log(__name__)
 
@@ -150,6 +154,12 @@ class Authority:
 
     def expel(self, name: str) -> Done:
         """Refuses a host's certificates from now on, and changes the key of segments."""
+        own = self._folder / HOST_CERTIFICATE
+        if own.exists() and certificates.identity_of(read_private(own)).name == name:
+            raise TreecastError(
+                Fault.INVALID_REQUEST,
+                f"host {name} has the authority, without which no host could join or be expelled any more",
+            )
         key = secrets.token_bytes(KEY_BYTES)
         changed, count = ledgers.expel(self.ledger, name, HOST, key, self._clock())
         self._store(changed)
@@ -158,6 +168,8 @@ class Authority:
 
     def _join(self, request: Join) -> Joined:
         check_name(request.name)
+        # First of all: a stranger's request for a certificate is not even read.
+        ledgers.known_token(self.ledger, request.token.hex(), digest(request.secret))
         key, now = certificates.digest_of_request(request.request), self._clock()
         addresses = certificates.checked_addresses(request.addresses)
         ledger = ledgers.used(
@@ -167,9 +179,12 @@ class Authority:
         subject = Subject(ledger.cluster_id, HOST, request.name, addresses)
         joined = self._give(ledger, request.request, subject)
         _log.info("host has joined", host=request.name)
-        return joined
+        return msgspec.structs.replace(joined, users=self._users())
 
     def _renew(self, request: Renew, caller: Identity) -> Joined:
+        left = caller.until - self._clock()
+        if left > RENEWED_FROM:
+            raise _refused(f"the certificate is valid for {left / 86_400:.0f} more days: renew it later")
         addresses = certificates.checked_addresses(request.addresses)
         subject = Subject(caller.cluster_id, HOST, caller.name, addresses)
         return self._give(self.ledger, request.request, subject)
@@ -187,7 +202,7 @@ class Authority:
             ledgers.without_ended(ledger, now), serial_text(made.serial), made.name, made.role, made.until
         )
         self._store(entered)
-        return Joined(ledger.cluster_id, signed, self._certificate, self._users())
+        return Joined(ledger.cluster_id, signed, self._certificate)
 
     def _store(self, ledger: Ledger) -> None:
         """Writes the ledger; then it counts, and those who follow the keys are told."""

@@ -108,14 +108,20 @@ def with_token(ledger: Ledger, id: str, digest: str, expires: float, name: str, 
     return replace(ledger, tokens={**kept, id: Token(digest, expires, name)})
 
 
+def known_token(ledger: Ledger, id: str, digest: str) -> Token:
+    """Raises POLICY_VIOLATION if there is none with this secret."""
+    token = ledger.tokens.get(id)
+    if token is None or token.digest != digest:
+        raise _refused("the join token is not of this cluster: make one with `treecast token create`")
+    return token
+
+
 def used(ledger: Ledger, id: str, digest: str, name: str, key: str, now: float) -> Ledger:
     """Returns the ledger in which host `name`, whose key has the digest `key`, has used a token.
 
     The same host with the same key may use it again: it may have lost the answer. Raises POLICY_VIOLATION.
     """
-    token = ledger.tokens.get(id)
-    if token is None or token.digest != digest:
-        raise _refused("the join token is not of this cluster: make one with `treecast token create`")
+    token = known_token(ledger, id, digest)
     if token.by and (token.by, token.key) != (name, key):
         raise _refused(f"the join token was used by host {token.by}: each host takes a token of its own")
     if token.expires <= now:
@@ -170,8 +176,20 @@ def expel(ledger: Ledger, name: str, role: str, key: bytes, now: float) -> tuple
             f"no host {name} holds a certificate of this cluster; `treecast hosts list` shows all",
         )
     marked = {serial: replace(ledger.certificates[serial], expelled=now) for serial in held}
-    refusing = replace(ledger, certificates={**ledger.certificates, **marked})
+    refusing = replace(
+        ledger, certificates={**ledger.certificates, **marked}, tokens=_without_tokens(ledger, name, now)
+    )
     return _with_key(refusing, key, {}), len(held)
+
+
+def _without_tokens(ledger: Ledger, name: str, now: float) -> dict[str, Token]:
+    """Returns the tokens, of which those of a host have ended: whoever has its disk could join again by the
+    one that it has used.
+    """
+    return {
+        id: replace(one, expires=min(one.expires, now)) if name in (one.by, one.name) else one
+        for id, one in ledger.tokens.items()
+    }
 
 
 # --- keys

@@ -195,7 +195,7 @@ class Histories(RuleBasedStateMachine):
             if abs(over) < ROUNDING:  # both sum up floats, so either result is right
                 over = float(got.epoch - home.epoch)
             if owner.until is None and over > 0:
-                home.host, home.epoch = name, home.epoch + 1
+                home.host, home.epoch = name, max(home.epoch, self.floor) + 1
         assert (got.host_id, got.epoch) == (self.hosts[home.host].host_id, home.epoch)
         assert got.epoch >= self.epochs.get(id, 0)
         self.epochs[id] = got.epoch

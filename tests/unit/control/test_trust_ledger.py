@@ -10,6 +10,8 @@ from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import OneTimeToken
 from treecast.middleware.api.trust_calls import (
+    HEAD,
+    LONGEST_ANSWER,
     CreateToken,
     Done,
     Expel,
@@ -17,12 +19,15 @@ from treecast.middleware.api.trust_calls import (
     Hosts,
     Join,
     Joined,
+    Keys,
     ListHosts,
     Renew,
     Rotate,
     TokenCreated,
+    frame,
+    length_of,
 )
-from treecast.middleware.api.trust_files import make_folder
+from treecast.middleware.api.trust_files import HOST_CERTIFICATE, make_folder, write_private
 from treecast.middleware.control.trust.authority import Authority, found_authority
 from treecast.middleware.control.trust.ledger import read_ledger, write_ledger
 from treecast.middleware.model.errors import TreecastError
@@ -160,3 +165,54 @@ def test_the_ledger_is_read_as_written(cluster: Cluster) -> None:
 def test_files_are_for_their_owner_only(cluster: Cluster) -> None:
     assert {one.stat().st_mode & 0o777 for one in cluster.folder.iterdir()} == {0o600}
     assert cluster.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_expelled_host_does_not_join_again_by_a_token_of_before(cluster: Cluster) -> None:
+    key, token = certificates.new_key(), cluster.token(3600.0)
+    cluster.join("h2", token, key)
+    unused = cluster.token(3600.0, name="h2")
+    cluster.expel("h2")
+    for one in (token, unused):
+        with pytest.raises(TreecastError, match="has expired"):
+            cluster.join("h2", one, key)
+    cluster.join("h2", cluster.token(), key)
+
+
+@pytest.mark.parametrize("name", ["coordinator.treecast", "Host.Treecast", "localhost"])
+def test_no_host_has_a_name_of_the_cluster_itself(cluster: Cluster, name: str) -> None:
+    with pytest.raises(TreecastError, match="choose another --name"):
+        cluster.join(name, cluster.token())
+
+
+def test_a_certificate_is_renewed_in_the_second_half_of_its_time(cluster: Cluster) -> None:
+    key = certificates.new_key()
+    host = cluster.join("h2", cluster.token(), key)
+    renew = Renew(certificates.request(key))
+    with pytest.raises(TreecastError, match="renew it later"):
+        cluster.authority.answer(renew, host)
+    cluster.now += 250 * 86_400
+    renewed = cluster.authority.answer(renew, host)
+    assert isinstance(renewed, Joined)
+    assert certificates.identity_of(renewed.certificate).until > host.until
+
+
+def test_the_host_of_the_authority_is_not_expelled(cluster: Cluster) -> None:
+    asked = certificates.request(certificates.new_key())
+    own = cluster.authority.give_own(asked, Subject("c1", HOST, "h1", coordinator=True))
+    write_private(cluster.folder / HOST_CERTIFICATE, own)
+    with pytest.raises(TreecastError, match="has the authority"):
+        cluster.expel("h1")
+
+
+def test_a_strangers_request_is_not_read(cluster: Cluster) -> None:
+    token = cluster.token()
+    with pytest.raises(TreecastError, match="not of this cluster"):
+        cluster.authority.answer(Join(token.id, b"another secret", "h2", b"no request"), None)
+
+
+def test_keys_with_many_expelled_certificates_are_read() -> None:
+    keys = Keys(1, 1, {1: bytes(32)}, [f"{number:040x}" for number in range(10_000)])
+    message = frame(keys)
+    assert length_of(message[:HEAD], LONGEST_ANSWER) == len(message) - HEAD
+    with pytest.raises(TreecastError):
+        length_of(message[:HEAD])
