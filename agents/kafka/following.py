@@ -20,6 +20,7 @@ from .asking import KafkaOwner
 from .cluster import KafkaCluster, refusal
 from .connection import ConnectionLost
 from .fetchers import Fetchers
+from .looks import Looks
 from .partition import CopiedPartition
 from .session import Action, Advance, Append, Ask, Cut, Restart
 from .settings import KafkaSettings
@@ -27,7 +28,6 @@ from .topics import Bring, Change, Grow, InTheWay, Known, Withdraw, changes, fol
 
 _TOPIC: Final = 2  # the type of a config resource
 _CONFIGS_EVERY: Final = 5.0  # s between two looks at settings
-_SOON: Final = 0.1  # s from a hint that a leader has moved to the next look
 
 _log = Log(__name__)
 
@@ -45,7 +45,8 @@ class Following:
 
     def __init__(self, cluster: KafkaCluster, settings: KafkaSettings, notes: Notes) -> None:
         self.host: LeadingHost
-        self.owner = KafkaOwner(cluster, self.look_again)
+        self._looks = Looks(settings.poll_seconds)
+        self.owner = KafkaOwner(cluster, self._looks.soon)
         self.partitions: dict[TopicPartition, CopiedPartition] = {}
         self.serving = False
         self.withdrawn = 0  # topics
@@ -53,7 +54,6 @@ class Following:
         self._cluster = cluster
         self._settings = settings
         self._notes = notes
-        self._look = asyncio.Event()
         self._configs_at = -_CONFIGS_EVERY
         self._configs: dict[str, dict[str, str]] = {}
 
@@ -70,7 +70,6 @@ class Following:
 
     async def run(self) -> None:
         """Looks at the cluster again and again."""
-        pause = self._settings.poll_seconds
         while True:
             try:
                 await self._cluster.refresh()
@@ -81,17 +80,7 @@ class Following:
                 self._notes.note("cluster", str(error))
             except TreecastError as error:
                 self._notes.note("cluster", error.detail)
-            self._look.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._look.wait()
-                await asyncio.sleep(_SOON)
-            except TimeoutError:
-                continue
-
-    def look_again(self) -> None:
-        """A leader may have moved: look at the cluster soon."""
-        self._look.set()
+            await self._looks.next()
 
     async def close(self) -> None:
         await self.fetchers.close()
@@ -227,4 +216,4 @@ class Following:
                     if bounds:
                         self.fetchers.seek(partition)
                     else:
-                        self.look_again()
+                        self._looks.soon()

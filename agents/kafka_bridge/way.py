@@ -20,6 +20,7 @@ from msgspec import Struct
 from treecast.agents.common.status import AgentCounters
 from treecast.agents.kafka.cluster import KafkaCluster, TopicFound
 from treecast.agents.kafka.connection import ConnectionLost
+from treecast.agents.kafka.looks import Looks
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.broker.values import (
     EARLIEST_TIMESTAMP,
@@ -43,7 +44,6 @@ from .telling import Telling
 from .topics import grow_topic, make_topic, settings_of
 from .writer import Load, Refused, Writer
 
-_SOON: Final = 0.1  # s from a hint that a leader has moved to the next look
 _IDLE_SECONDS: Final = 5.0  # until offsets are committed behind which nothing was carried
 
 _log = Log(__name__)
@@ -97,8 +97,9 @@ class Way:
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.serving = False
         self.naming = Naming(way.source, way.target, way.names == "prefix", way.topics, way.not_topics)
-        self.writer = Writer(target, self.naming.group, self._look_again)
-        self.source = Source(source, settings.clusters[way.source], self._look_again)
+        self._looks = Looks(settings.clusters[way.source].poll_seconds)
+        self.writer = Writer(target, self.naming.group, self._looks.soon)
+        self.source = Source(source, settings.clusters[way.source], self._looks.soon)
         self.maps = Maps(memory.maps)
         self.producers = set(memory.producers)
         self.committed: dict[TopicPartition, CommittedOffset] = {}  # by partition of the target
@@ -109,7 +110,6 @@ class Way:
         self._clusters = source, target
         self._lease = Lease(self.writer.groups, self.naming.group, client_id)
         self._notes = notes
-        self._look = asyncio.Event()
         self._idle: dict[TopicPartition, CommittedOffset] = {}
         self._idle_since = 0.0
 
@@ -179,11 +179,7 @@ class Way:
 
     # --- topics
 
-    def _look_again(self) -> None:
-        self._look.set()
-
     async def _look_often(self) -> None:
-        pause = self._settings.clusters[self.way.source].poll_seconds
         while True:
             for cluster in self._clusters:
                 await cluster.refresh()
@@ -193,13 +189,7 @@ class Way:
                 self._notes.settled(self.name)
                 if not self.begun.done():
                     self.begun.set_result(None)
-            self._look.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._look.wait()
-                await asyncio.sleep(_SOON)
-            except TimeoutError:
-                continue
+            await self._looks.next()
 
     async def _plan(self) -> None:
         """Makes the topics of the target as the source has them, and reads their partitions."""
@@ -227,12 +217,12 @@ class Way:
         if there is None:
             config = await settings_of(source, topic.name)
             await make_topic(target, name, count, self._settings.replicas, config)
-            self._look.set()  # it can be carried once the target names its leaders
+            self._looks.soon()  # it can be carried once the target names its leaders
             _log.info("topic is carried", way=self.name, topic=topic.name, name=name, partitions=count)
             return
         if len(there.partitions) < count:
             await grow_topic(target, name, count)
-            self._look.set()
+            self._looks.soon()
         for index in range(min(count, len(there.partitions))):
             known = self.source.partitions.get(TopicPartition(topic.name, index))
             if known is None and there.partitions[index].leader >= 0:

@@ -38,7 +38,7 @@ from .call_auth import (
 from .entries import START, Change, Position, Update, change_message, heard_change
 from .join_token import JoinToken
 from .lasting import BackOff
-from .rpc import FAULT_KEY, OPTIONS, Secured, methods
+from .rpc import FAULT_KEY, OPTIONS, Secured, methods, open_channel
 from .v1 import coordinator_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
@@ -375,11 +375,7 @@ class _Place:
     def __init__(self, target: str, token: JoinToken | None, secured: Secured | None) -> None:
         self.target = target
         self.signer = Signer(token) if token else None
-        self.channel = (
-            grpc.aio.insecure_channel(target, options=_OPTIONS)
-            if secured is None
-            else grpc.aio.secure_channel(target, secured[0], options=(*_OPTIONS, *secured[1]))
-        )
+        self.channel = open_channel(grpc.aio, target, _OPTIONS, secured)
         self.proven = False  # whether an answer has proven that the coordinator knows the key
         self.streams: set[Any] = set()  # calls whose answers are read
 

@@ -125,6 +125,16 @@ class Unreachable(Exception):
     """Nobody answers at the address. The text says what to do."""
 
 
+def open_channel(
+    kind: Any, target: str, options: tuple[tuple[str, Any], ...], secured: Secured | None
+) -> Any:
+    """Returns a channel to an address. `kind`: `grpc`, or `grpc.aio`. `secured`: of a secured cluster."""
+    if secured is None:
+        return kind.insecure_channel(target, options=options)
+    credentials, names = secured
+    return kind.secure_channel(target, credentials, options=(*options, *names))
+
+
 class Caller:
     """Blocking calls over one channel, signed by a token's key. Raises TreecastError and Unreachable."""
 
@@ -141,11 +151,7 @@ class Caller:
         self._timeout = timeout
         self._signer = Signer(token) if token is not None else None
         self._methods = {method.name: method for method in methods(service)}
-        self._channel = (
-            grpc.insecure_channel(target, options=(*OPTIONS, _LARGEST))
-            if secured is None
-            else grpc.secure_channel(target, secured[0], options=(*OPTIONS, _LARGEST, *secured[1]))
-        )
+        self._channel = open_channel(grpc, target, (*OPTIONS, _LARGEST), secured)
         self._calls = {name: self._channel.unary_unary(one.path) for name, one in self._methods.items()}
 
     def call(self, name: str, request: Message) -> Any:

@@ -19,6 +19,7 @@ from treecast.middleware.model.logs import Log
 from . import trust_files as files
 from .certificates import COORDINATOR_NAME, HOST, HOST_NAME, Identity, identity_of, identity_of_peer
 from .join_token import JoinToken
+from .private_file import write_private
 from .rpc import Secured
 from .trust_calls import Keys
 
@@ -41,7 +42,7 @@ class Trust:
 
     def _own(self) -> Identity:
         try:
-            found = identity_of(files.read_private(self.folder / files.HOST_CERTIFICATE))
+            found = identity_of((self.folder / files.HOST_CERTIFICATE).read_bytes())
         except OSError as error:
             raise _unusable(self.folder, error.strerror or str(error)) from error
         if found.role != HOST:
@@ -50,7 +51,7 @@ class Trust:
 
     def _kept(self) -> Keys:
         try:
-            return msgspec.msgpack.decode(files.read_private(self.folder / files.KEYS), type=Keys)
+            return msgspec.msgpack.decode((self.folder / files.KEYS).read_bytes(), type=Keys)
         except FileNotFoundError:
             return _NO_KEYS
         except (OSError, msgspec.MsgspecError) as error:
@@ -80,7 +81,7 @@ class Trust:
         if keys.current not in keys.keys or any(len(key) != 32 for key in keys.keys.values()):
             raise TreecastError(Fault.INVALID_REQUEST, "the authority told keys of a wrong length")
         try:
-            files.write_private(self.folder / files.KEYS, msgspec.msgpack.encode(keys))
+            write_private(self.folder / files.KEYS, msgspec.msgpack.encode(keys))
         except OSError as error:
             _log.error("keys not stored: a restart without the coordinator lacks them", error=error.strerror)
         before, self.keys = self._expelled, keys
@@ -173,9 +174,9 @@ def channel_credentials(folder: Path, certificate: str, key: str, name: str) -> 
     """
     try:
         made = grpc.ssl_channel_credentials(
-            files.read_private(folder / files.AUTHORITY),
-            files.read_private(folder / key),
-            files.read_private(folder / certificate),
+            (folder / files.AUTHORITY).read_bytes(),
+            (folder / key).read_bytes(),
+            (folder / certificate).read_bytes(),
         )
     except OSError as error:
         raise _unusable(folder, f"{error.filename}: {error.strerror}") from error

@@ -19,7 +19,7 @@ answer; `Follow` has one after the other, whenever something has changed, and `A
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -154,8 +154,9 @@ Request = Hello | Join | Renew | Follow | CreateToken | Expel | Rotate | ListHos
 Answer = Certificates | Joined | Keys | Alive | TokenCreated | Done | Hosts | Refusal
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_requests: Final = msgspec.msgpack.Decoder(Request)
-_answers: Final = msgspec.msgpack.Decoder(Answer)
+_requests: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
+_answers: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)
+M = TypeVar("M")
 
 
 def frame(message: Request | Answer) -> bytes:
@@ -174,7 +175,7 @@ def length_of(head: bytes, longest: int = LONGEST) -> int:
 
 def read_request(body: bytes) -> Request:
     """Raises INVALID_REQUEST."""
-    return _read(_requests, body)  # type: ignore[return-value]
+    return _read(_requests, body)
 
 
 def read_answer(body: bytes) -> Answer:
@@ -183,10 +184,10 @@ def read_answer(body: bytes) -> Answer:
     if isinstance(found, Refusal):
         known = found.fault in Fault.__members__
         raise TreecastError(Fault[found.fault] if known else Fault.INTERNAL, found.detail[:1000])
-    return found  # type: ignore[return-value]
+    return found
 
 
-def _read(decoder: msgspec.msgpack.Decoder[object], body: bytes) -> object:
+def _read(decoder: msgspec.msgpack.Decoder[M], body: bytes) -> M:
     try:
         return decoder.decode(body)
     except msgspec.MsgspecError as error:

@@ -20,6 +20,7 @@ from . import trust_files as files
 from .certificates import COORDINATOR_NAME
 from .discovery import Address
 from .one_time_token import OneTimeToken
+from .private_file import write_private
 from .trust import Trust
 from .trust_calls import (
     ALPN,
@@ -144,25 +145,25 @@ def _own_key(folder: Path) -> bytes:
     """Returns the key of this host, made and stored before anybody hears of it."""
     path = folder / files.HOST_KEY
     if not path.exists():
-        files.write_private(path, certificates.new_key())
-    return files.read_private(path)
+        write_private(path, certificates.new_key())
+    return path.read_bytes()
 
 
 def _store(folder: Path, joined: Joined) -> None:
     """Stores what was given. The certificate comes last: with it the host is a secured one."""
-    files.write_private(folder / files.AUTHORITY, joined.authority)
-    files.write_private(folder / files.HOST_CERTIFICATE, joined.certificate)
+    write_private(folder / files.AUTHORITY, joined.authority)
+    write_private(folder / files.HOST_CERTIFICATE, joined.certificate)
 
 
 async def renew(target: str, trust: Trust, addresses: list[str]) -> None:
     """Takes a new certificate for the same key, with the one that still holds."""
     line = await Line(target, trust.calling(ALPN)).open()
     try:
-        key = files.read_private(trust.folder / files.HOST_KEY)
+        key = (trust.folder / files.HOST_KEY).read_bytes()
         joined = await line.ask(Renew(certificates.request(key), addresses), Joined)
     finally:
         line.close()
-    files.write_private(trust.folder / files.HOST_CERTIFICATE, joined.certificate)
+    write_private(trust.folder / files.HOST_CERTIFICATE, joined.certificate)
     trust.read_again()
 
 

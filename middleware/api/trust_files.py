@@ -13,7 +13,6 @@ and where the coordinator is:
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -31,28 +30,6 @@ ADDRESS: Final = "address"
 def is_secured(data: Path) -> bool:
     """Whether the data directory is of a secured host."""
     return (data / FOLDER / HOST_CERTIFICATE).exists()
-
-
-def read_private(path: Path) -> bytes:
-    """Raises OSError."""
-    return path.read_bytes()
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replaces a file durably, readable by its owner only. Raises OSError."""
-    new = path.with_name(path.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def make_folder(data: Path) -> Path:

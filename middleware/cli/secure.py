@@ -13,7 +13,7 @@ import secrets
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -22,11 +22,14 @@ from treecast.middleware.daemon.config import default_data
 from .options import Json
 from .output import CommandError, print_json, print_table, say
 
+if TYPE_CHECKING:
+    from treecast.middleware.api.trust_calls import Answer, Request
+
 token = typer.Typer(no_args_is_help=True, help="Tokens with which hosts join a secured cluster.")
 hosts = typer.Typer(no_args_is_help=True, help="The hosts of a secured cluster.")
 keys = typer.Typer(no_args_is_help=True, help="The keys that protect packets between hosts.")
 
-A = TypeVar("A")
+A = TypeVar("A", bound="Answer")
 
 Data = Annotated[
     Path | None,
@@ -105,7 +108,7 @@ def _password(file: Path) -> bytes:
     return found.encode()
 
 
-def _call(data: Path | None, control: str | None, request: object, kind: type[A]) -> A:
+def _call(data: Path | None, control: str | None, request: Request, kind: type[A]) -> A:
     """Makes a call to the authority with the administrator's certificate."""
     from treecast.middleware.api.trust_client import administer
     from treecast.middleware.api.trust_files import ADDRESS, FOLDER
@@ -118,7 +121,7 @@ def _call(data: Path | None, control: str | None, request: object, kind: type[A]
             f"{folder / ADDRESS}: {error.strerror}: run this at the cluster's first host, whose daemon"
             " was started, or name that with --data DIR"
         ) from error
-    return asyncio.run(administer(target, folder, request, kind))  # type: ignore[arg-type,type-var]
+    return asyncio.run(administer(target, folder, request, kind))
 
 
 @token.command("create")

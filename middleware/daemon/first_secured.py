@@ -11,6 +11,7 @@ import msgspec
 
 from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Subject
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust_files import (
     ADMINISTRATOR_CERTIFICATE,
     ADMINISTRATOR_KEY,
@@ -18,7 +19,6 @@ from treecast.middleware.api.trust_files import (
     HOST_KEY,
     is_secured,
     make_folder,
-    write_private,
 )
 from treecast.middleware.broker.access import Content, User
 from treecast.middleware.control.hosts import check_name

@@ -1,7 +1,8 @@
 """Problems that keep a daemon from its work: logged at once, then rarely, and shown while they last. Pure.
 
-Fine ──BAD──> Troubled      logged, unless the same was logged less than `RARELY` seconds ago Troubled
-──BAD──> Troubled  logged again after `RARELY` seconds Troubled ──GOOD──> Fine     logged, if the problem was
+Fine      ──BAD──>  Troubled   logged, unless the same was logged less than `RARELY` seconds ago
+Troubled  ──BAD──>  Troubled   logged again after `RARELY` seconds
+Troubled  ──GOOD──> Fine       logged, if the problem was
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.one_time_token import OneTimeToken
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust import Trust
 from treecast.middleware.api.trust_calls import Joined, Keys
 from treecast.middleware.api.trust_files import (
@@ -29,8 +30,6 @@ from treecast.middleware.api.trust_files import (
     HOST_CERTIFICATE,
     HOST_KEY,
     make_folder,
-    read_private,
-    write_private,
 )
 from treecast.middleware.control.cluster_state import ClusterState
 from treecast.middleware.control.trust.authority import Authority
@@ -160,7 +159,7 @@ class Secured:
             return
         own, folder = self.trust.identity, self.trust.folder
         subject = Subject(own.cluster_id, HOST, own.name, tuple(self._addresses), coordinator=True)
-        asked = certificates.request(read_private(folder / HOST_KEY))
+        asked = certificates.request((folder / HOST_KEY).read_bytes())
         write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject))
         self.trust.read_again()
 

@@ -5,12 +5,11 @@ The key of a host alone has the same form, in a file of its own; it is not valid
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.model.errors import TreecastError
-from treecast.middleware.storage.disk import Disk
 
 from .listeners import StartError
 
@@ -63,16 +62,8 @@ def kept_token(data: Path, file: str = FILE) -> JoinToken | None:
 def keep_token(data: Path, token: JoinToken, file: str = FILE) -> None:
     """Writes the token durably, readable by its owner only. Raises StartError."""
     path = data / file
-    new = data / (file + ".new")
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as written:
-            os.fchmod(descriptor, 0o600)
-            written.write(token.format() + "\n")
-            written.flush()
-            os.fsync(descriptor)
-        new.rename(path)
-        Disk().sync_directory(str(data))
+        write_private(path, token.format().encode() + b"\n")
     except OSError as error:
         raise StartError(f"{path} cannot be written: {error.strerror}") from error
 

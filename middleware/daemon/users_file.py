@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.broker.access import Content, Identities, UsersFileError, read_users, write_users
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
-from treecast.middleware.storage.disk import Disk
 from treecast.shims.face import OpenListener
 
 from .listeners import StartError
@@ -50,7 +50,7 @@ def change_users(path: Path, change: Callable[[Content], Content]) -> Content:
     """
     with _locked(path):
         content = change(load_users(path) or Content())
-        _replace(path, write_users(content).encode())
+        write_private(path, write_users(content).encode())
     return content
 
 
@@ -63,18 +63,6 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    new.replace(path)
-    Disk().sync_directory(str(path.parent))
 
 
 def users_path(settings: Settings) -> Path:

@@ -52,7 +52,6 @@ MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
-_PRODUCER_AT: Final = 43
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _START: Final = struct.Struct(">qiibI")
@@ -62,7 +61,6 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
-_PRODUCER: Final = struct.Struct(">qhi")  # producer id, its epoch, base sequence
 
 _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LAST_COMPRESSION: Final = 4  # Compression.ZSTD, as a number that the compiler knows
@@ -260,19 +258,6 @@ def set_time(data: memoryview, position: int, size: int, attributes: int, max_ti
     return crc
 
 
-def sign_batch(
-    data: memoryview, position: int, header: BatchHeader, producer: ProducerIdentity, base_sequence: int
-) -> None:
-    """Makes a batch that of a transaction of `producer`, at offset 0: only fields of its header change.
-
-    `header` is that of the batch as it is. Its records must have offset deltas 0, 1, 2...
-    """
-    patch_batch(data, position, 0, NO_LEADER_EPOCH)
-    _PRODUCER.pack_into(data, position + _PRODUCER_AT, producer.producer_id, producer.epoch, base_sequence)
-    attributes = header.attributes | TRANSACTIONAL_BIT
-    set_time(data, position, header.size, attributes, header.max_timestamp)
-
-
 # --- checks
 
 
@@ -435,7 +420,7 @@ def walk_records(data: bytes, position: int, count: int) -> RecordFacts:
 
 def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
     """Walks the records. Reads varints of one and two bytes, the most common ones, in place: calls would
-    double the time.
+    double the time, which is why this function is longer than others.
     """
     size: i64 = len(data)
     first_keyless: i64 = -1

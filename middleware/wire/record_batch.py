@@ -16,7 +16,6 @@ from .batch import (
     patch_batch,
     read_header,
     seal_pieces,
-    sign_batch,
     stamp_append_time,
 )
 from .compression import AT_ONCE, MAX_UNCOMPRESSED_BYTES, Unfinished, most_added, most_uncompressed
@@ -33,6 +32,7 @@ from .record_values import (
     recompress_batch,
     record_size,
     seal_batch,
+    sign_batch,
 )
 
 __all__ = [

@@ -25,8 +25,10 @@ from .batch import (
     BatchHeader,
     Data,
     joined,
+    patch_batch,
     read_varint,
     read_varlong,
+    set_time,
     varlong_size,
     write_varlong,
 )
@@ -37,6 +39,21 @@ COMMIT: Final = 1
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
+_PRODUCER_AT: Final = 43
+_PRODUCER: Final = struct.Struct(">qhi")  # producer id, its epoch, base sequence
+
+
+def sign_batch(
+    data: memoryview, position: int, header: BatchHeader, producer: ProducerIdentity, base_sequence: int
+) -> None:
+    """Makes a batch that of a transaction of `producer`, at offset 0: only fields of its header change.
+
+    `header` is that of the batch as it is. Its records must have offset deltas 0, 1, 2...
+    """
+    patch_batch(data, position, 0, NO_LEADER_EPOCH)
+    _PRODUCER.pack_into(data, position + _PRODUCER_AT, producer.producer_id, producer.epoch, base_sequence)
+    attributes = header.attributes | TRANSACTIONAL_BIT
+    set_time(data, position, header.size, attributes, header.max_timestamp)
 
 
 def build_batch(

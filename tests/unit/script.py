@@ -14,6 +14,7 @@ from typing import Any, Self
 class Like:
     """Equals what has this type and these fields, whatever else it has."""
 
+    # It equals things of different hashes, so it has none; mypy knows no other spelling of that.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, kind: type, **fields: object) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import ID_BYTES, SECRET_BYTES, OneTimeToken, digest
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust_calls import (
     Alive,
     Answer,
@@ -43,8 +44,6 @@ from treecast.middleware.api.trust_files import (
     AUTHORITY,
     AUTHORITY_KEY,
     HOST_CERTIFICATE,
-    read_private,
-    write_private,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
@@ -69,9 +68,9 @@ class Authority:
         self._folder = folder
         self._clock = clock
         self._users = users
-        self._certificate = read_private(folder / AUTHORITY)
-        self._key = read_private(folder / AUTHORITY_KEY)
-        self.ledger = ledgers.read_ledger(read_private(folder / LEDGER))
+        self._certificate = (folder / AUTHORITY).read_bytes()
+        self._key = (folder / AUTHORITY_KEY).read_bytes()
+        self.ledger = ledgers.read_ledger((folder / LEDGER).read_bytes())
         self._changed: asyncio.Event = asyncio.Event()
         self.on_keys: list[Callable[[Keys], None]] = []
 
@@ -155,7 +154,7 @@ class Authority:
     def expel(self, name: str) -> Done:
         """Refuses a host's certificates from now on, and changes the key of segments."""
         own = self._folder / HOST_CERTIFICATE
-        if own.exists() and certificates.identity_of(read_private(own)).name == name:
+        if own.exists() and certificates.identity_of(own.read_bytes()).name == name:
             raise TreecastError(
                 Fault.INVALID_REQUEST,
                 f"host {name} has the authority, without which no host could join or be expelled any more",

@@ -9,6 +9,7 @@ import pytest
 from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import OneTimeToken
+from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust_calls import (
     HEAD,
     LONGEST_ANSWER,
@@ -27,7 +28,7 @@ from treecast.middleware.api.trust_calls import (
     frame,
     length_of,
 )
-from treecast.middleware.api.trust_files import HOST_CERTIFICATE, make_folder, write_private
+from treecast.middleware.api.trust_files import HOST_CERTIFICATE, make_folder
 from treecast.middleware.control.trust.authority import Authority, found_authority
 from treecast.middleware.control.trust.ledger import read_ledger, write_ledger
 from treecast.middleware.model.errors import TreecastError

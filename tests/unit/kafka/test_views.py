@@ -245,9 +245,11 @@ async def test_a_group_of_type_consumer_gets_its_partitions(client: Any, broker:
 
 
 async def test_views_outlast_a_restart(tmp_path: Path) -> None:
+    def clock() -> float:
+        return NOW_MS / 1000
+
     def opened() -> Broker:
         settings = BrokerSettings(tmp_path / "data")
-        clock = lambda: NOW_MS / 1000  # noqa: E731
         return Broker(settings, Host(NODE_ID, "host"), Counters(), clock=clock, rng=random.Random(1))
 
     broker = opened()
