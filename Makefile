@@ -47,7 +47,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-pipeline crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit servers install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-pipeline crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -99,16 +99,16 @@ demo-agents: setup
 demo-pipeline: setup
 	@$(PY) -m examples.spark.pipeline $(DEMO)
 
-# Unit tests wait for half of their time, for sockets and leases: two for each core. What starts servers and clients waits
-# for longer; SERVER_WORKERS take what is longest first (tests/schedule.py). The hot modules are compiled meanwhile, with
-# what the others leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
-# are run again have fewer examples the first time (tests/passes.py). `make unit` runs all in full.
+# Unit tests run once: with the hot modules compiled, as users have them, or interpreted where none of these has a part
+# (COLD) or a test replaces what compiled code would not look up (REPLACING); `make unit` runs all interpreted. The hot modules
+# are compiled beside the interpreted ones. Unit tests wait for half of their time, for sockets and leases: two for each core. What
+# starts servers and clients waits for longer; SERVER_WORKERS take what is longest first (tests/schedule.py).
 UNIT_WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 SERVER_WORKERS ?= 4
 HOUSE ?= tests/house
 SLOWEST ?= 20
 DURATIONS := --durations $(SLOWEST) --durations-min 1
-UNIT := -n $(UNIT_WORKERS) --dist worksteal tests/unit $(DURATIONS)
+UNIT := -n $(UNIT_WORKERS) --dist worksteal $(DURATIONS)
 SERVERS := -n $(SERVER_WORKERS) --dist loadscope --no-loadscope-reorder --ignore tests/house --ignore tests/unit $(DURATIONS)
 # Up to three server tests that fail beside others run once more, alone: what fails then is broken, what passes is a race,
 # of the product or of the test, and the first report shows it. Unit tests get no second chance.
@@ -116,20 +116,25 @@ ALONE := the tests that failed run once more, with nothing beside them
 AGAIN := --last-failed --last-failed-no-failures none --ignore tests/house --ignore tests/unit $(DURATIONS)
 COLD := bench broker/groups cli control emulator evaluation faces filters lab load relay/homes segments stare \
 	p4/frontend p4/p4runtime p4/test_camus_examples.py p4/test_srv6_replication.py p4/test_subscription_changes.py
-COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
+REPLACING := fabric/test_invariants.py pipeline relay/test_partition_ahead.py spark
+INTERPRETED_UNIT := $(UNIT) $(addprefix tests/unit/,$(COLD) $(REPLACING))
+COMPILED_UNIT := $(UNIT) tests/unit $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
 test: setup
 ifdef TEST
 	@$(PY) -m pytest $(TEST) $(DURATIONS)
 else
 	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
-	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
+	@$(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
-	$(PY) -m pytest $(UNIT) $(HOUSE) --first-pass "$(COLD)" && \
-	{ $(PY) -m pytest $(SERVERS) --maxfail 4 || { test $$? -eq 1 && echo "$(ALONE)" && $(PY) -m pytest $(AGAIN); }; } && \
+	$(PY) -m pytest $(INTERPRETED_UNIT) $(HOUSE) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
-	@$(SELF) --no-print-directory -j 2 --output-sync=line compiled-unit install-test
+	@$(SELF) --no-print-directory compiled-unit
+	@$(SELF) --no-print-directory -j 2 --output-sync=line servers install-test
 endif
+
+servers: setup
+	@$(PY) -m pytest $(SERVERS) --maxfail 4 || { test $$? -eq 1 && echo "$(ALONE)" && $(PY) -m pytest $(AGAIN); }
 
 # The tests of the hot modules, with these compiled.
 compiled-unit: compiled
@@ -145,7 +150,7 @@ nightly: setup
 	@$(PY) -m pytest --nightly tests
 
 unit: setup
-	@$(PY) -m pytest $(UNIT) tests/house
+	@$(PY) -m pytest $(UNIT) tests/unit tests/house
 
 static: style types house
 

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 import pytest
 from hypothesis import settings
 
-from tests import passes, schedule
+from tests import schedule
 from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,11 +58,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the hot modules must be the compiled ones; otherwise the run fails at once",
     )
     parser.addoption(
-        "--first-pass",
-        metavar="FOLDERS",
-        help="leave to the pass with --compiled what it runs: all of tests/unit but FOLDERS (tests/passes)",
-    )
-    parser.addoption(
         "--nightly", action="store_true", help="only the tests marked `nightly`; else only others"
     )
 
@@ -80,10 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    once, nightly = config.getoption("--first-pass"), config.getoption("--nightly")
+    nightly = config.getoption("--nightly")
     left_out = [item for item in items if (item.get_closest_marker("nightly") is not None) != nightly]
-    if once is not None:
-        left_out += passes.leave_to_the_second_pass(items, once.split())
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]

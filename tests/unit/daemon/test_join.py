@@ -23,7 +23,6 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess, parse_ready
 from treecast.middleware.model.errors import Fault, TreecastError
 
-pytestmark = pytest.mark.compiled_suffices  # interpreted daemons join in tests/clients
 WAIT = 30.0  # seconds
 FABRIC = ("--fabric", "127.0.0.1:0")
 

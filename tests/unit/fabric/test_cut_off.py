@@ -63,7 +63,6 @@ class Network(Stations):
         return max(self.took[group.key])
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("rate", [1 / 60, 0.5, 20.0, 200.0])
 @pytest.mark.parametrize(("receivers", "deaf"), [(2, 2), (3, 1), (4, 3), (4, 4)])

@@ -36,7 +36,6 @@ def flow(log_bytes: int, cuts: int) -> tuple[Network, int]:
     return net, count
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("cuts", [1, 2])
 def test_a_bounded_log_loses_nothing_of_who_is_cut_off_for_a_moment(cuts: int) -> None:
     net, count = flow(16 * MIB, cuts)
@@ -102,7 +101,6 @@ def test_none_leaves_if_all_are_quiet() -> None:
     assert all(len(net.got[host]) == len(net.payloads) for host in (2, 3, 4))
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("share", [0.95, 0.6])
@@ -115,7 +113,6 @@ def test_one_that_is_a_little_slower_sets_the_pace_and_stays(rate: float, delay:
     assert slower.host == 5
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("rate", RATES)
 def test_one_with_a_tenth_of_the_rate_leaves_however_long_the_path(rate: float, delay: float) -> None:

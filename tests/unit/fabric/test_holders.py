@@ -21,7 +21,6 @@ from treecast.middleware.wire.segment import Kind, Message, Segment, control, cu
 from treecast.middleware.wire.segment_assembly import AssemblyBudget
 from treecast.middleware.wire.segment_bodies import Gap, Nak, Skipped
 
-pytestmark = pytest.mark.compiled_suffices
 SETTINGS = StreamSettings(hold_bytes=64 << 20, log_bytes=64 << 20, replay_by_holders=256 * 1024)
 PAYLOAD = bytes(10_000)
 SLOW, COUNT = 5, 1200

@@ -83,7 +83,6 @@ def test_a_host_that_takes_short_messages_gets_nothing_long_in_vain() -> None:
     assert network.run_until(lambda: len(network.got[2]) == 200, 30.0)
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_recut_at_any_time_arrive_once_and_in_order(seed: int) -> None:
     chance = random.Random(seed)

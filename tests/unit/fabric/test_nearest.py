@@ -163,7 +163,6 @@ def test_a_host_that_was_away_is_replayed_to_inside_its_zone(away: int) -> None:
     assert net.entered[ZONES[away]] < COUNT // 4
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("away", [0.3, 0.5, 1.0])
 def test_a_zone_that_was_away_is_replayed_to_once(away: float) -> None:
     """One of its hosts gets the replay from afar, and the others get it from that one."""

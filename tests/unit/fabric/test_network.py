@@ -25,7 +25,6 @@ def finish(network: Network, seconds: float = 60.0) -> None:
     network.assert_accounts_close()
 
 
-@pytest.mark.compiled_suffices
 def test_eight_receivers_at_ten_percent_loss_with_reordering_and_duplication() -> None:
     network = Network(1, BAD, SETTINGS)
     hosts = range(2, 10)
@@ -269,7 +268,6 @@ def test_the_rate_of_live_data_is_kept() -> None:
     network.assert_exactly_once(2)
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("seed", range(4))
 def test_everything_at_once(seed: int) -> None:
     chance = random.Random(seed)

@@ -362,7 +362,6 @@ def replayed_beside_live_data(delay: float) -> tuple[float, float]:
     return longest, took
 
 
-@pytest.mark.compiled_suffices
 def test_a_replay_leaves_no_queue_for_live_data_and_the_link_is_used_all_the_same() -> None:
     longest, took = replayed_beside_live_data(0.002)
     assert longest < 0.02  # the path takes 1 ms; the first window queues up to 256 KiB

@@ -151,7 +151,6 @@ def test_answers_to_what_was_asked_for_do_not_show_that_a_replay_goes_on() -> No
         assert now < 2.0 + 20 * ROUND_TRIP
 
 
-@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("size", SIZES, ids=["one packet", "five packets", "45 packets"])
 def test_a_replay_over_a_long_way_takes_at_most_three_times_the_lines_own_time(
