@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry
+from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry, InterestEntry
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.fabric.fabric import Fabric
@@ -67,6 +67,7 @@ class Distribution:
             partitions.leading.on_followers = lambda topic: self.choice.soon()
         link.view.hosts.subscribe(self._host_changed)
         link.view.homes.subscribe(self._home_changed)
+        link.view.interest.subscribe(self._interest_recorded)
 
     # --- life
 
@@ -126,6 +127,11 @@ class Distribution:
     def _home_changed(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
         if self.events is not None and after is not None and after.kind is HomeKind.SHARE:
             self.events.shares.moved(after.id, after.host_id)
+
+    def _interest_recorded(self, before: InterestEntry | None, after: InterestEntry | None) -> None:
+        """Takes what the coordinator recorded after this host's stored view; the host may be down since."""
+        if after is not None and after.host_id != self._own:
+            self.interest.remember(after.host_id, after.patterns)
 
     # --- interest from followed partitions
 

@@ -288,8 +288,12 @@ class Interest:
     def remember(self, host: int, patterns: Iterable[str]) -> None:
         """Sets the recorded interest of a host that has announced none to this run."""
         neighbour = self._neighbours.setdefault(host, _Neighbour())
-        if neighbour.version == 0:
-            neighbour.patterns = {read(pattern) for pattern in patterns}
+        if neighbour.version != 0:
+            return
+        before, neighbour.patterns = neighbour.patterns, {read(pattern) for pattern in patterns}
+        added, removed = neighbour.patterns - before, before - neighbour.patterns
+        if (added or removed) and self.on_change is not None:
+            self.on_change(host, added, removed)
 
     def hosts(self) -> list[int]:
         """Returns the hosts with known interest or with a connection so far."""

@@ -11,6 +11,7 @@ import pytest
 from tests.clients.mqtt.paho_client import PATIENCE_S, Client, Newer
 from tests.pair import pair
 
+from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
@@ -46,6 +47,15 @@ def publish_all(publisher: Client, topic: str, payloads: list[bytes], pause: flo
     for one in sent:
         one.wait_for_publish(PATIENCE_S)
         assert publisher.reasons.pop(one.mid) in (0, 0x10)  # success, or no subscriber at this host
+
+
+def recorded(host: DaemonProcess, pattern: str) -> None:
+    """Returns when the coordinator has recorded that some host wants a pattern of topics."""
+    end = time.monotonic() + PATIENCE_S
+    with DaemonClient(host.control) as client:
+        while all((one.kind, one.what) != ("subscribed", pattern) for one in client.list_events().events):
+            assert time.monotonic() < end, f"nobody's interest in {pattern} was recorded"
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("how", ["unsubscribes", "disconnects"])
@@ -106,7 +116,9 @@ def test_both_hosts_are_killed_and_one_returns_first(
         for number in (home, 1 - home):
             members[number].subscribe("$share/g/k/#")
         plain.subscribe("k/#")
-        time.sleep(2.5)  # a host that was killed knows others' interest as the coordinator recorded it
+        recorded(
+            both[0], "k/#"
+        )  # a host that was killed knows others' interest as the coordinator recorded it
         for host in both:
             host.pin_ports()
         for host in both:

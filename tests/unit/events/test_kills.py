@@ -42,6 +42,25 @@ async def test_what_was_promised_before_a_kill_arrives_after_it(world: World) ->
     await until(lambda: all(not one.owed for one in a.journal.records.values()))
 
 
+async def test_interest_that_the_coordinator_tells_after_the_start_counts(world: World) -> None:
+    """A host that was killed before it had stored the record, while the other one is down."""
+    (a,) = await world.start(1)
+    a.interest.remember(2, ["t", "u"])
+    a.interest.remember(2, ["t"])
+    sent = count_up(a, 0, 20)
+    count_up(a, 0, 20, "u")
+    a.end_turn()
+    (b,) = await world.start(2, share=False)
+    client = b.client()
+    for topic in (b"t", b"u"):
+        b.hub.subscribe(Subscription(client, topic, 2))  # as a lasting session is resumed
+    b.share()
+    await until(lambda: len(client.got) >= sent)
+    assert numbers(client) == list(range(sent))
+    a.interest.remember(2, [])  # it has announced itself: what was recorded counts no more
+    assert a.interest.of(2) == {("t",), ("u",)}
+
+
 async def test_a_receiver_that_is_killed_gets_what_it_has_not_taken(world: World) -> None:
     """Its own journal knows the messages that it took, and it ignores their repeats."""
     a, b = await world.start(1, 2)

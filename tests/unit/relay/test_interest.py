@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fabric.channel.hosts import QUICK, kill
-from tests.unit.relay.world import CLUSTER, KEY, LOOPBACK, until
+from tests.unit.relay.world import CLUSTER, KEY, LOOPBACK, World, until
 
+from treecast.middleware.api.entries import Change, InterestEntry, Kind, Position, Update
 from treecast.middleware.fabric.channel import Channels, Methods
 from treecast.middleware.model.counters import ChannelCounters, RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -159,3 +160,13 @@ def test_matching_is_what_a_plain_reading_says(pattern: list[str], levels: list[
 
     assert matches(tuple(pattern), tuple(levels)) == plain(pattern, levels)
     assert spelled(("a", "b")) == "a/b"
+
+
+async def test_what_the_coordinator_records_after_the_start_is_known(world: World) -> None:
+    """For a host that is down, and has announced nothing to this run."""
+    (a,) = await world.start(1)
+    for version, patterns in ((1, ("t", "u")), (2, ("t",))):
+        entry = InterestEntry(2, 1, version, patterns)
+        changes = (Change(Kind.INTEREST, "2", entry),)
+        a.view.apply(Update(snapshot=False, position=Position("h", 100 + version), changes=changes))
+    assert a.distribution.interest.of(2) == {("t",)}
