@@ -35,40 +35,38 @@ from treecast.shims.log_ins import LogIns
 
 from .management import FAILURES, Management, failed, shown
 from .management_call import Call, Problem, Request, Response, bad_request, claimed, entitled
-from .management_definitions import Document
+from .management_definitions import Document, Rows
 from .management_views import node_name
 from .users import Users
 
 HOME, NODE, ROWS, FOUND, SUMS, ANY, EVERY = "home", "node", "rows", "found", "sums", "any", "every"
 SPREAD: Final[Mapping[str, str]] = {
-    "queue": HOME,
-    "delete_queue": HOME,
-    "purge_queue": HOME,
-    "get": HOME,
-    "put_queue": NODE,
-    "queues": ROWS,
-    "consumers": ROWS,
-    "connections": ROWS,
-    "connections_of_user": ROWS,
-    "close_connections_of_user": EVERY,
-    "certificate_expiration": ANY,
-    "channels": ROWS,
-    "nodes": ROWS,
-    "node": FOUND,
-    "connection": FOUND,
-    "close_connection": FOUND,
-    "channels_of": FOUND,
-    "channel": FOUND,
-    "overview": SUMS,
-    "vhosts": SUMS,
-    "vhost": SUMS,
-    "alarms": ANY,
+    "queues.one": HOME,
+    "queues.delete": HOME,
+    "queues.purge": HOME,
+    "messages.get": HOME,
+    "queues.put": NODE,
+    "queues.every": ROWS,
+    "connections.consumers": ROWS,
+    "connections.every": ROWS,
+    "connections.of_user": ROWS,
+    "connections.close_of_user": EVERY,
+    "health.certificate_expiration": ANY,
+    "connections.channels": ROWS,
+    "cluster.nodes": ROWS,
+    "cluster.node": FOUND,
+    "connections.one": FOUND,
+    "connections.close": FOUND,
+    "connections.channels_of": FOUND,
+    "connections.channel": FOUND,
+    "cluster.overview": SUMS,
+    "vhosts.every": SUMS,
+    "vhosts.one": SUMS,
+    "health.alarms": ANY,
 }
 _SUMMED: Final = ("message_stats", "queue_totals", "churn_rates")  # parts of the overview
 _OBJECTS: Final = ("connections", "channels", "consumers")  # others are the same on all hosts
 _MESSAGES: Final = ("messages", "messages_ready", "messages_unacknowledged")
-
-Rows = list[Document]
 
 
 class FarRequest(Struct, frozen=True, array_like=True):
@@ -233,7 +231,7 @@ class ClusterManagement:
             found = self._run(call)
         else:
             found = _response(await self._ask(call, queue.home, others), queue.home, others)
-        if call.method == "queue":
+        if call.method == "queues.one":
             document = found if isinstance(found, dict) else _document(found)
             if document is not None:
                 document["consumer_details"] = await self._consumers_of(call, others)
@@ -245,7 +243,7 @@ class ClusterManagement:
         request = Request("GET", path, local=call.request.local)
         management = self._management
         asked = management.begin(request, call.now, call.user, management.users)
-        rows = management.consumers(asked)
+        rows = management.connections.consumers(asked)
         for one in await self._all(asked, others):
             rows += json.loads(one.body) if one.status == 200 else []
         name = call.arguments["queue"]
@@ -267,7 +265,7 @@ class ClusterManagement:
             for one in await self._all(call, others):
                 if one.status != 404:
                     return Response(one.status, one.body, tuple(one.headers))
-            for host in others.hosts() if call.method == "node" else ():
+            for host in others.hosts() if call.method == "cluster.node" else ():
                 if call.arguments["node"] == node_name(others.name(host)):
                     return _stopped(others.name(host))
             raise
@@ -279,9 +277,9 @@ class ClusterManagement:
         return found
 
     def _rows(self, call: Call, own: Rows, rest: Rows, others: OtherHosts) -> Rows:
-        if call.method == "queues":
+        if call.method == "queues.every":
             return _queues(own, rest)
-        if call.method == "nodes":
+        if call.method == "cluster.nodes":
             known = {row["name"] for row in rest}
             names = [others.name(host) for host in others.hosts()]
             rest += [_stopped(name) for name in names if node_name(name) not in known]

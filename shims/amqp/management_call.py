@@ -67,6 +67,15 @@ class Response(Struct, frozen=True):
     depends: bool = False
 
 
+CREATED: Final = Response(201, depends=True)
+CHANGED: Final = Response(204, depends=True)
+
+
+def put_response(new: bool) -> Response:
+    """Returns the response to a PUT that made an object, or changed one."""
+    return CREATED if new else CHANGED
+
+
 class Problem(Exception):
     """The failure of a call: HTTP status, error and reason."""
 
@@ -135,8 +144,8 @@ class Scope(Struct, frozen=True):
 
 
 class Call:
-    """A request of an authenticated user. `arguments` holds the path parameters by name, `method` the name of
-    the method that answers it."""
+    """A request of an authenticated user. `arguments` holds the path parameters by name, `method` what
+    answers it, as in the table of `management`."""
 
     method = ""
 
@@ -232,6 +241,13 @@ class Call:
         if found is None:
             raise not_found()
         return found
+
+    def named_row(self, rows: list[dict[str, object]]) -> dict[str, object]:
+        """Returns the row with the name in the path. Raises Problem if there is none."""
+        for row in rows:
+            if row["name"] == self.arguments["name"]:
+                return row
+        raise not_found()
 
     # --- body and query
 

@@ -9,6 +9,7 @@ are skipped and listed in the report.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,11 +28,23 @@ from treecast.middleware.broker.queues import (
 )
 from treecast.middleware.model.regex_syntax import InvalidRegex
 
+from .management_call import POLICYMAKER, Call, Response, bad_request
 from .session_host import UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
-from .users import SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing, tags_of
+from .users import (
+    ADMINISTRATOR,
+    SHA256,
+    Permission,
+    TopicPermission,
+    User,
+    Users,
+    hashed,
+    knows_hashing,
+    tags_of,
+)
 
 Document = dict[str, object]
+Rows = list[Document]
 Item = Mapping[str, object]
 _PARTS: Final = (
     ("users", "_user"),
@@ -60,6 +73,34 @@ _FACTS: Final = frozenset(
 )
 _OPERATOR_POLICY: Final = "operator_policy"
 _CLASSIC: Final = "classic"
+
+
+class DefinitionCalls:
+    """The management calls that export and import definitions."""
+
+    def __init__(self, host: AmqpHost, users: Users) -> None:
+        self._host = host
+        self._users = users
+
+    def export(self, call: Call) -> Document:
+        if "vhost" in call.arguments:
+            call.need(POLICYMAKER)
+            return export_vhost(self._host, call.vhost().name)
+        call.need(ADMINISTRATOR)
+        return export(self._host, self._users)
+
+    def load(self, call: Call) -> Response:
+        """Imports definitions. Unlike RabbitMQ's empty answer, this one lists the skipped items."""
+        only = None
+        if "vhost" in call.arguments:
+            only = call.vhost(used=True).name
+        call.need(ADMINISTRATOR)
+        try:
+            report = Import(self._host, self._users, call.now, only).load(call.body())
+        except BadDefinitions as error:
+            raise bad_request(str(error)) from error
+        body = {"imported": report.imported, "skipped": report.skipped}
+        return Response(200, json.dumps(body).encode(), depends=True)
 
 
 class BadDefinitions(Exception):

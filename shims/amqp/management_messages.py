@@ -20,9 +20,9 @@ from .codec_methods import write_table
 from .codec_properties import HEADERS_BIT, joined, values
 from .codec_publish import FORMAT
 from .management_call import Call, Problem, Response, bad_request, number_of, table_of, text_of
-from .management_changes import Changes
 from .management_definitions import Document, shown_table, shown_value
 from .session_consuming import shown_data
+from .session_host import AmqpHost
 from .session_messages import single
 
 _MOST: Final = 100_000  # messages per call
@@ -37,16 +37,17 @@ _REQUEUES: Final = {
 }
 
 
-class Messages(Changes):
-    """The message calls. Each public method is one call in the table of `management`."""
+class MessageCalls:
+    """The messages of queues."""
 
-    # --- publish
+    def __init__(self, host: AmqpHost) -> None:
+        self._host = host
 
     def publish(self, call: Call) -> Response:
         vhost, name = call.vhost(used=True), call.exchange_name()
         body = call.body("routing_key", "properties", "payload", "payload_encoding")
         payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
-        if len(payload) > self.host.settings.max_message_bytes:
+        if len(payload) > self._host.settings.max_message_bytes:
             raise bad_request("the message exceeds the size limit")
         call.permit(vhost, needs.to_publish(vhost, name, ()))
         vhost.may_publish(name)
@@ -64,8 +65,6 @@ class Messages(Changes):
         if refused:
             raise Problem(400, "rejected", "Unable to publish message. Check queue limits.")
         return Response(200, json.dumps({"routed": routed}).encode(), depends=run.persistent)
-
-    # --- get
 
     def get(self, call: Call) -> object:
         """Returns messages of a queue. Requeued ones return to their positions after all are read."""

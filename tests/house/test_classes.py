@@ -22,7 +22,6 @@ LARGER = {
     "middleware/dataplane/p4/runtime/control.py Control": 64,
     "middleware/fabric/channel/channels.py Channels": 46,
     "middleware/storage/log.py PartitionLog": 56,
-    "shims/amqp/management.py Management": 92,
 }
 
 # Circles of files: the number of their files, by one of them.
