@@ -61,7 +61,7 @@ class BindingCalls:
         if not target.is_exchange and target.name.startswith(REPLY_TO):
             raise bad_request("cannot bind or unbind to a volatile (direct reply-to) queue")
         call.permit(vhost, needs.to_bind(vhost, source, target, key.encode()))
-        vhost.bind(source, target, key.encode(), arguments)
+        vhost.bindings.bind(source, target, key.encode(), arguments)
         where = f"{target.name.decode()}/{properties_key(key, arguments)}"
         return Response(201, b"", (("Location", where),), depends=True)
 
@@ -69,7 +69,7 @@ class BindingCalls:
         vhost, source, target = self._ends(call)
         binding = self._named(call, vhost, source, target)
         call.permit(vhost, needs.to_bind(vhost, source, target, binding.key))
-        vhost.unbind(source, target, binding.key, vhost.exchanges[source].bindings[binding])
+        vhost.bindings.unbind(source, target, binding.key, vhost.exchanges[source].bindings[binding])
         return CHANGED
 
     def _ends(self, call: Call) -> tuple[VirtualHost, bytes, Destination]:

@@ -249,7 +249,7 @@ class Import:
             int(str(item.get("priority", 0))),
             str(item.get("apply-to", "all")),
         )
-        self._named_vhost(item).set_policy(policy, self._now, operator=operator)
+        self._named_vhost(item).policies.set(policy, self._now, operator=operator)
 
     # --- exchanges, queues and bindings
 
@@ -257,7 +257,7 @@ class Import:
         vhost, name = self._named_vhost(item), _text(item, "name").encode()
         if name in vhost.exchanges:
             return
-        vhost.declare_exchange(
+        vhost.exchange_definitions.declare(
             name,
             _text(item, "type"),
             durable=item.get("durable", True) is True,
@@ -272,9 +272,9 @@ class Import:
             return
         arguments = _table(item)
         kind = item.get("type")
-        if kind is not None and (kind, vhost.default_type.value) != (_CLASSIC, _CLASSIC):
+        if kind is not None and (kind, vhost.queue_definitions.default_type.value) != (_CLASSIC, _CLASSIC):
             arguments.setdefault("x-queue-type", kind)
-        queue = vhost.declare_queue(
+        queue = vhost.queue_definitions.declare(
             name,
             durable=item.get("durable", True) is True,
             auto_delete=item.get("auto_delete") is True,
@@ -287,7 +287,7 @@ class Import:
         vhost, source = self._named_vhost(item), _text(item, "source").encode()
         is_exchange = item.get("destination_type", "queue") == "exchange"
         target = Destination(_text(item, "destination").encode(), is_exchange)
-        vhost.bind(source, target, _text(item, "routing_key").encode(), _table(item))
+        vhost.bindings.bind(source, target, _text(item, "routing_key").encode(), _table(item))
 
 
 class _Skip(Exception):
@@ -350,7 +350,9 @@ def export(host: AmqpHost, users: Users) -> Document:
         "topic_permissions": [topic_item(*key, one) for key, one in users.of_known(users.topics)],
         "parameters": [one for vhost in vhosts for one in _parameters(vhost)],
         "global_parameters": [{"name": "cluster_name", "value": host.queues.cluster_name}],
-        "policies": [policy_item(vhost.name, one) for vhost in vhosts for one in vhost.policies.values()],
+        "policies": [
+            policy_item(vhost.name, one) for vhost in vhosts for one in vhost.policies.users.values()
+        ],
         "queues": [one for vhost in vhosts for one in _queues(vhost)],
         "exchanges": [one for vhost in vhosts for one in _exchanges(vhost)],
         "bindings": [one for vhost in vhosts for one in _bindings(vhost)],
@@ -362,7 +364,7 @@ def export_vhost(host: AmqpHost, name: str) -> Document:
     vhost = host.vhosts[name]
     parts: Mapping[str, list[Document]] = {
         "parameters": _parameters(vhost),
-        "policies": [policy_item(name, one) for one in vhost.policies.values()],
+        "policies": [policy_item(name, one) for one in vhost.policies.users.values()],
         "queues": _queues(vhost),
         "exchanges": _exchanges(vhost),
         "bindings": _bindings(vhost),
@@ -412,7 +414,7 @@ def _vhost_item(host: AmqpHost, name: str) -> Document:
 def _parameters(vhost: VirtualHost) -> list[Document]:
     return [
         {"vhost": vhost.name, "component": _OPERATOR_POLICY, "name": one.name, "value": one.said}
-        for one in vhost.operator_policies.values()
+        for one in vhost.policies.operators.values()
     ]
 
 

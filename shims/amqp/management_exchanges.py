@@ -34,7 +34,7 @@ class ExchangeCalls:
         arguments = table_of(body)
         call.permit(vhost, needs.to_declare_exchange(vhost, name, arguments))
         new = name not in vhost.exchanges
-        vhost.declare_exchange(
+        vhost.exchange_definitions.declare(
             name,
             text_of(body, "type"),
             durable=truth_of(body, "durable", True),
@@ -49,7 +49,7 @@ class ExchangeCalls:
         if name and name not in vhost.exchanges:
             raise not_found()
         call.permit(vhost, needs.to_delete(EXCHANGE, name))
-        vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
+        vhost.exchange_definitions.delete(name, if_unused=call.flag("if-unused"))
         return CHANGED
 
 

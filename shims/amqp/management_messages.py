@@ -50,7 +50,7 @@ class MessageCalls:
         if len(payload) > self._host.settings.max_message_bytes:
             raise bad_request("the message exceeds the size limit")
         call.permit(vhost, needs.to_publish(vhost, name, ()))
-        vhost.may_publish(name)
+        vhost.router.may_publish(name)
         key = text_of(body, "routing_key").encode()
         if len(key) > 255:
             raise bad_request("routing_key is longer than 255 bytes")
@@ -79,7 +79,7 @@ class MessageCalls:
         if "truncate" in body:
             cut = number_of(body, "truncate")
         call.permit(vhost, needs.to_read(queue.name))
-        vhost.owned(queue.name, None)
+        vhost.router.owned(queue.name, None)
         parts: list[Part] = []
         found: list[Document] = []
         try:

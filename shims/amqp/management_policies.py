@@ -47,15 +47,15 @@ class PolicyCalls:
             text_of(body, "apply-to", "queues" if self._operator else "all"),
         )
         new = name not in self._of(vhost)
-        vhost.set_policy(policy, call.now, operator=self._operator)
+        vhost.policies.set(policy, call.now, operator=self._operator)
         return put_response(new)
 
     def delete(self, call: Call) -> Response:
         call.need(self._needed)
         vhost = call.vhost(used=not self._operator)
-        if not vhost.delete_policy(call.arguments["name"], call.now, operator=self._operator):
+        if not vhost.policies.delete(call.arguments["name"], call.now, operator=self._operator):
             raise not_found()
         return CHANGED
 
     def _of(self, vhost: VirtualHost) -> Mapping[str, Policy]:
-        return vhost.operator_policies if self._operator else vhost.policies
+        return vhost.policies.operators if self._operator else vhost.policies.users

@@ -34,7 +34,7 @@ class QueueCalls:
         arguments = table_of(body)
         call.permit(vhost, needs.to_declare_queue(vhost, name, arguments))
         new = name not in vhost.queues
-        queue = vhost.declare_queue(
+        queue = vhost.queue_definitions.declare(
             name,
             durable=truth_of(body, "durable", True),
             auto_delete=truth_of(body, "auto_delete", False),
@@ -49,12 +49,12 @@ class QueueCalls:
         queue = call.queue(vhost)
         call.permit(vhost, needs.to_delete(QUEUE, queue.name))
         unused, empty = call.flag("if-unused"), call.flag("if-empty")
-        vhost.delete_queue(queue.name, None, if_unused=unused, if_empty=empty)
+        vhost.queue_definitions.delete(queue.name, None, if_unused=unused, if_empty=empty)
         return CHANGED
 
     def purge(self, call: Call) -> Response:
         vhost = call.vhost(used=True)
         queue = call.queue(vhost)
         call.permit(vhost, needs.to_read(queue.name))
-        vhost.owned(queue.name, None).purge()
+        vhost.router.owned(queue.name, None).purge()
         return CHANGED

@@ -448,7 +448,7 @@ def _depths(queues: Iterable[AnyQueue]) -> dict[str, int]:
 
 def _counts(vhost: VirtualHost) -> Counts:
     found = Counts()
-    found.add(vhost.counts)
+    found.add(vhost.queue_definitions.counts)
     for queue in _own(vhost):
         found.add(queue.counts)
     return found

@@ -220,7 +220,7 @@ class Consuming:
         if self.reply:
             raise AmqpError(codec.PRECONDITION_FAILED, "reply consumer already set")
         self.reply = self._host.made_up(REPLY_TO + b".g1")
-        return self._vhost.reply_queue(self.reply, now)
+        return self._vhost.queue_definitions.reply_queue(self.reply, now)
 
     def cancel(self, method: commands.Basic.Cancel, now: float) -> None:
         self._cancel((method.consumer_tag or "").encode(), now)
@@ -238,7 +238,7 @@ class Consuming:
         # Replies are for this channel only: without their consumer, nobody could ever get them.
         if consumer.queue.name == self.reply:
             self.reply = b""
-            self._vhost.drop_reply_queue(consumer.queue)
+            self._vhost.queue_definitions.drop_reply_queue(consumer.queue)
 
     def queue_gone(self, consumer: ChannelConsumer) -> None:
         """Drops a consumer whose queue was deleted. Notifies clients with `consumer_cancel_notify`."""

@@ -50,11 +50,11 @@ class Defining:
         if method.passive:
             if not name:
                 raise AmqpError(codec.ACCESS_REFUSED, "operation not permitted on the default exchange")
-            self._vhost.exchange(name)
+            self._vhost.router.exchange(name)
         else:
             arguments = method.arguments or {}
             self._context.permit(needs.to_declare_exchange(self._vhost, name, arguments))
-            self._vhost.declare_exchange(
+            self._vhost.exchange_definitions.declare(
                 name,
                 method.exchange_type,
                 durable=method.durable,
@@ -68,7 +68,7 @@ class Defining:
     def delete_exchange(self, method: commands.Exchange.Delete, now: float) -> None:
         name = _name(method.exchange)
         self._context.permit(needs.to_delete(EXCHANGE, name))
-        self._vhost.delete_exchange(name, if_unused=method.if_unused)
+        self._vhost.exchange_definitions.delete(name, if_unused=method.if_unused)
         if not method.nowait:
             self._context.send(_Exchange.DeleteOk())
 
@@ -91,7 +91,7 @@ class Defining:
             detail = "cannot bind or unbind to a volatile (direct reply-to) queue"
             raise AmqpError(codec.ACCESS_REFUSED, detail)
         self._context.permit(needs.to_bind(self._vhost, source, target, key))
-        change = self._vhost.bind if bind else self._vhost.unbind
+        change = self._vhost.bindings.bind if bind else self._vhost.bindings.unbind
         change(source, target, key, arguments, self._connection)
 
     # --- queues
@@ -105,13 +105,13 @@ class Defining:
             queue = self._context.owned(name)
             queue.used_at = now
         else:
-            arguments = self._vhost.typed(
+            arguments = self._vhost.queue_definitions.typed(
                 method.arguments or {}, method.durable, method.exclusive, method.auto_delete
             )
             generated = self._host.made_up(b"amq.gen") if not name else b""
             self._context.permit(needs.to_declare_queue(self._vhost, name or generated, arguments))
             self._prepare(name, arguments, method)
-            queue = self._vhost.declare_queue(
+            queue = self._vhost.queue_definitions.declare(
                 name,
                 durable=method.durable,
                 exclusive=method.exclusive,
@@ -143,7 +143,7 @@ class Defining:
         wrong = method.exclusive or method.auto_delete or not method.durable or not name
         if found is not None or wrong or isinstance(self._vhost.queues.get(name), RemoteQueue):
             return  # a wrong declaration is refused by the declaration itself
-        parsed = self._vhost.arguments_of(name, arguments)[0]
+        parsed = self._vhost.queue_definitions.arguments_of(name, arguments)[0]
         streams.prepare(self._vhost.name, name, parsed, Preparing(self._context.output.edge, streams.now))
         raise Suspended
 
@@ -180,7 +180,7 @@ class Defining:
                     f"operations with {flag} flag set are not supported by stream queues"
                 )
                 raise AmqpError(codec.NOT_IMPLEMENTED, detail)
-            count = self._vhost.delete_queue(
+            count = self._vhost.queue_definitions.delete(
                 name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
             )
         if not method.nowait:

@@ -47,7 +47,7 @@ class Publishing:
 
     def looks_at_headers(self, exchange: bytes) -> bool:
         """Whether the messages of a run must have the same headers."""
-        return exchange != b"" and self._vhost.looks_at_headers(exchange)
+        return exchange != b"" and self._vhost.router.looks_at_headers(exchange)
 
     def may_publish(self, exchange: bytes, flags: int) -> None:
         """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
@@ -58,7 +58,7 @@ class Publishing:
         if context.decided != context.host.access.version or (WRITE, exchange) not in context.granted:
             context.permit(needs.to_publish(self._vhost, exchange, ()))
         if exchange:  # clients always may publish to the default exchange
-            self._vhost.may_publish(exchange)
+            self._vhost.router.may_publish(exchange)
 
     def publish(self, run: Run, flags: int, now: float) -> None:
         """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""

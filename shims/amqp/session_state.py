@@ -167,7 +167,7 @@ class ChannelContext:
 
     def owned(self, name: bytes) -> AnyQueue:
         """Returns the queue if this connection may use it."""
-        return self.vhost.owned(name, self.connection)
+        return self.vhost.router.owned(name, self.connection)
 
     def readable(self, name: bytes) -> AnyQueue:
         """Returns the queue if this connection may take messages from it. Direct replies are for the channel

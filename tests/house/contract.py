@@ -73,7 +73,7 @@ PURE_FILES = (
     "middleware/broker/access/*.py",
     "middleware/broker/groups/group.py",
     "middleware/broker/queues/[!bh]*.py",  # all except `block_store` and `host`
-    *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "headers")),
+    *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "bindings", "headers")),
     *(
         f"middleware/control/{name}.py"
         for name in ("values", "commands", "cluster_state", "state", "decision")

@@ -15,8 +15,6 @@ LARGER = {
     "middleware/broker/groups/group.py Group": 60,
     "middleware/broker/pubsub/journal.py Journal": 49,
     "middleware/broker/pubsub/pubsub.py PubSub": 59,
-    "middleware/broker/queues/definitions.py Definitions": 51,
-    "middleware/broker/queues/virtual_host.py VirtualHost": 69,
     "middleware/control/coordinator.py Coordinator": 48,
     "middleware/control/replicas/controller.py ReplicaController": 46,
     "middleware/dataplane/p4/runtime/control.py Control": 64,

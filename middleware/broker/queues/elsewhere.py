@@ -390,7 +390,7 @@ class Serving:
             vhost = self._vhosts.get(call.vhost)
             if vhost is None:
                 raise not_found("queue", call.queue, call.vhost)
-            queue = vhost.queue(call.queue)
+            queue = vhost.router.queue(call.queue)
             if queue.home:  # the caller's news are older than ours
                 raise not_found("queue", call.queue, call.vhost)
             return self._answer(host, call, vhost, queue, now)
@@ -401,14 +401,16 @@ class Serving:
         self, host: int, call: QueueCall, vhost: VirtualHost, queue: AnyQueue, now: float
     ) -> tuple[QueueAnswer, bytes]:
         if queue.owner is not None:
-            raise vhost.locked(queue.name)
+            raise vhost.router.locked(queue.name)
         body = b""
         if call.ask is Ask.COUNT:
             queue.used_at = now  # a declaration there, passive or not
         if call.ask is Ask.PURGE:
             return QueueAnswer(messages=queue.purge()), b""
         if call.ask is Ask.DELETE:
-            count = vhost.delete_queue(queue.name, None, if_unused=call.if_unused, if_empty=call.if_empty)
+            count = vhost.queue_definitions.delete(
+                queue.name, None, if_unused=call.if_unused, if_empty=call.if_empty
+            )
             return QueueAnswer(messages=count), b""
         if call.ask is Ask.GET:
             body = self._get(host, call, vhost, queue, now)

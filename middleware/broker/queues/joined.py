@@ -82,7 +82,7 @@ class JoinedQueues:
     def elsewhere(self, vhost: VirtualHost, declared: Declared, home: int) -> None:
         before = vhost.queues.get(declared.name)
         queue = self._stand_in(vhost, declared, home)
-        vhost.put_queue(queue)
+        vhost.queue_definitions.put(queue)
         self._remotes.setdefault(home, {})[queue] = None
         if isinstance(before, RemoteQueue):
             self._remotes.get(before.home, {}).pop(before, None)
@@ -94,7 +94,7 @@ class JoinedQueues:
         said = declared.definition
         given = said.get("arguments")
         asked = given if isinstance(given, dict) else {}
-        arguments, policies = vhost.arguments_of(declared.name, asked)
+        arguments, policies = vhost.queue_definitions.arguments_of(declared.name, asked)
         queue = RemoteQueue(
             declared.name,
             arguments,
@@ -126,7 +126,7 @@ class JoinedQueues:
         queue = vhost.queues.get(name)
         if isinstance(queue, RemoteQueue):
             self._remotes.get(queue.home, {}).pop(queue, None)
-            vhost.remove_queue(queue)
+            vhost.queue_definitions.remove(queue)
 
     # --- publishing, as `elsewhere.Away` and `virtual_host.Departures`
 
@@ -139,7 +139,7 @@ class JoinedQueues:
     def _refused(self, queue: RemoteQueue, run: Run) -> list[int]:
         """Returns the indexes of messages that the log of a stream refuses at its home. They are refused
         here, before their publisher gets a confirm."""
-        streams = self._hosts.vhosts[queue.vhost].streams
+        streams = self._hosts.vhosts[queue.vhost].queue_definitions.streams
         if queue.log is None and streams is not None:
             queue.log = streams.log(queue.vhost, queue.name, queue.arguments)
         return queue.log.refusals(run) if queue.log is not None else []

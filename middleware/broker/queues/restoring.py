@@ -110,7 +110,7 @@ class QueueStorage:
             destination = Destination(bound.name, bound.kind == "exchange")
             try:
                 with Restoring(vhost):
-                    vhost.bind(bound.source, destination, bound.key, bound.arguments)
+                    vhost.bindings.bind(bound.source, destination, bound.key, bound.arguments)
             except Refusal as refusal:
                 _log.warning("stored binding is left out", exchange=bound.source, error=refusal)
                 self.journal.put(bound, there=False)
@@ -122,7 +122,7 @@ class QueueStorage:
         asked = arguments if isinstance(arguments, dict) else {}
         auto_delete = said.get("auto_delete") is True
         if declared.kind == "exchange":
-            vhost.declare_exchange(
+            vhost.exchange_definitions.declare(
                 declared.name,
                 str(said["type"]),
                 auto_delete=auto_delete,
@@ -130,10 +130,10 @@ class QueueStorage:
                 arguments=asked,
             )
         elif declared.kind == "queue":
-            vhost.declare_queue(declared.name, auto_delete=auto_delete, arguments=asked, now=now)
+            vhost.queue_definitions.declare(declared.name, auto_delete=auto_delete, arguments=asked, now=now)
         elif declared.kind in _POLICIES:
             policy = _policy(declared.name.decode(), said)
-            vhost.set_policy(policy, now, operator=declared.kind == OPERATOR_POLICY)
+            vhost.policies.set(policy, now, operator=declared.kind == OPERATOR_POLICY)
 
     # --- messages
 
@@ -189,12 +189,12 @@ class Restoring:
         self._vhost = vhost
 
     def __enter__(self) -> VhostRecorder:
-        recorder = self._vhost.recorder
+        recorder = self._vhost.ledger.recorder
         assert isinstance(recorder, VhostRecorder)
-        self._vhost.restoring = recorder.muted = True
+        self._vhost.ledger.restoring = recorder.muted = True
         return recorder
 
     def __exit__(self, *_: object) -> None:
-        recorder = self._vhost.recorder
+        recorder = self._vhost.ledger.recorder
         assert isinstance(recorder, VhostRecorder)
-        self._vhost.restoring = recorder.muted = False
+        self._vhost.ledger.restoring = recorder.muted = False

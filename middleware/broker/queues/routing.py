@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from mypy_extensions import mypyc_attr
-
 from .any_queue import AnyQueue
 from .exchange import Destination, Exchange, ExchangeType, HeaderReader
 from .message import Run
@@ -34,22 +32,23 @@ class Outlet(Protocol):
         """Returns the MQTT topics that `publish` would publish the run to."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Router:
-    """The exchanges and queues of one virtual host, and the routing between them."""
+    """The exchanges and queues of one virtual host, and the routing between them.
+
+    `routes`: the queues of the exchanges and keys that were met, where only these decide.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.exchanges: dict[bytes, Exchange] = {}
         self.queues: dict[bytes, AnyQueue] = {}
-        self.outlets: dict[bytes, Outlet] = {}  # by exchange
         self.reader: HeaderReader | None = None
-        self._routes: dict[tuple[bytes, bytes], list[AnyQueue]] = {}
+        self.routes: dict[tuple[bytes, bytes], list[AnyQueue]] = {}
 
     def changed(self) -> None:
         """Clears the cached routes after a change of definitions."""
-        if self._routes:
-            self._routes = {}
+        if self.routes:
+            self.routes = {}
 
     def exchange(self, name: bytes) -> Exchange:
         """Returns the exchange. Refuses with NOT_FOUND if there is none."""
@@ -99,14 +98,14 @@ class Router:
         """Returns the queues that a run goes to, each once."""
         if run.copies or run.hidden_copies:
             return self.route_by(run.keys, run)
-        found = self._routes.get((run.exchange, run.key))
+        found = self.routes.get((run.exchange, run.key))
         if found is not None:
             return found
         found, by_key = self._walk(run.exchange, (run.key,), run)
         if by_key:
-            if len(self._routes) >= _REMEMBERED:
-                self._routes = {}
-            self._routes[run.exchange, run.key] = found
+            if len(self.routes) >= _REMEMBERED:
+                self.routes = {}
+            self.routes[run.exchange, run.key] = found
         return found
 
     def route_by(self, keys: tuple[bytes, ...], run: Run) -> list[AnyQueue]:

@@ -242,8 +242,8 @@ class SharedDefinitions:
 
     def use(self, vhost: VirtualHost) -> None:
         """Makes a virtual host announce its definitions."""
-        if not isinstance(vhost.sharing, SharingRecorder):
-            vhost.sharing = SharingRecorder(self, vhost.name)
+        if not isinstance(vhost.ledger.sharing, SharingRecorder):
+            vhost.ledger.sharing = SharingRecorder(self, vhost.name)
 
     def _own(self) -> Iterator[tuple[str, Declared | Bound]]:
         """Yields what was defined on this host. Queues of other hosts are left out."""
@@ -251,7 +251,10 @@ class SharedDefinitions:
             yield declared_key(other.vhost, other.kind, other.name), other
         for name, vhost in list(self._hosts.vhosts.items()):
             yield declared_key(name, VHOST, b""), Declared(name, VHOST, b"")
-            for kind, policies in ((POLICY, vhost.policies), (OPERATOR_POLICY, vhost.operator_policies)):
+            for kind, policies in (
+                (POLICY, vhost.policies.users),
+                (OPERATOR_POLICY, vhost.policies.operators),
+            ):
                 for policy in policies.values():
                     one = Declared(name, kind, policy.name.encode(), 0, policy.said)
                     yield declared_key(name, kind, one.name), one
@@ -394,7 +397,7 @@ class SharedDefinitions:
             here = vhost.exchanges.get(exchange) if vhost is not None else None
             mine = found is None or found.host == self._reach.host
             if vhost is not None and here is not None and mine and not here.bindings:
-                vhost.delete_exchange(exchange)
+                vhost.exchange_definitions.delete(exchange)
 
     def _read(self, found: Defined) -> Declared | Bound | None:
         if found.key.startswith(AGENTS):
@@ -433,7 +436,7 @@ class SharedDefinitions:
         elif one.kind == EXCHANGE:
             _put_exchange(vhost, one)
         elif one.kind != VHOST:
-            vhost.set_policy(_policy(one), self.now, operator=one.kind == OPERATOR_POLICY)
+            vhost.policies.set(_policy(one), self.now, operator=one.kind == OPERATOR_POLICY)
 
     def _bind(self, vhost: VirtualHost, one: Bound) -> None:
         target = Destination(one.name, one.kind == EXCHANGE)
@@ -441,7 +444,7 @@ class SharedDefinitions:
         if not target.is_exchange and one.name in vhost.queues:
             owner = vhost.queues[one.name].owner
         try:
-            vhost.bind(one.source, target, one.key, one.arguments, owner)
+            vhost.bindings.bind(one.source, target, one.key, one.arguments, owner)
         except Refusal as refusal:
             if refusal.reason is not Reason.NOT_FOUND:
                 raise
@@ -461,16 +464,16 @@ class SharedDefinitions:
         the disk was lost. A durable one is there again, without messages."""
         if one.definition.get("durable") is True:
             arguments = one.definition.get("arguments")
-            vhost.restoring = True
+            vhost.ledger.restoring = True
             try:
-                vhost.declare_queue(
+                vhost.queue_definitions.declare(
                     one.name,
                     auto_delete=one.definition.get("auto_delete") is True,
                     arguments=arguments if isinstance(arguments, dict) else {},
                     now=self.now,
                 )
             finally:
-                vhost.restoring = False
+                vhost.ledger.restoring = False
             return
         self._lost.add((one.vhost, one.name))
 
@@ -496,12 +499,12 @@ class SharedDefinitions:
             self._keeper.gone(vhost, one.name)
         elif one.kind == EXCHANGE:
             if one.name in vhost.exchanges:
-                vhost.delete_exchange(one.name)
+                vhost.exchange_definitions.delete(one.name)
         elif one.kind == VHOST:
             if one.vhost != "/":
                 self._hosts.remove_vhost(one.vhost)
         else:
-            vhost.delete_policy(one.name.decode(), self.now, operator=one.kind == OPERATOR_POLICY)
+            vhost.policies.delete(one.name.decode(), self.now, operator=one.kind == OPERATOR_POLICY)
 
 
 def _policy(one: Declared) -> Policy:
@@ -525,9 +528,9 @@ def _put_exchange(vhost: VirtualHost, one: Declared) -> None:
         _log.warning("exchange was declared differently by another host", exchange=text(one.name))
         del vhost.exchanges[one.name]
     kind = ExchangeType(str(said["type"]))
-    vhost.restoring = True
+    vhost.ledger.restoring = True
     try:
-        exchange = vhost.declare_exchange(
+        exchange = vhost.exchange_definitions.declare(
             one.name,
             kind.value,
             durable=said.get("durable") is True,
@@ -536,7 +539,7 @@ def _put_exchange(vhost: VirtualHost, one: Declared) -> None:
             arguments=arguments if isinstance(arguments, dict) else {},
         )
     finally:
-        vhost.restoring = False
+        vhost.ledger.restoring = False
     for binding, given in bindings.items():
         exchange.bind(binding, given)
 
@@ -545,4 +548,4 @@ def _unbind(vhost: VirtualHost, one: Bound) -> None:
     target = Destination(one.name, one.kind == EXCHANGE)
     queue = vhost.queues.get(one.name) if not target.is_exchange else None
     owner = queue.owner if queue is not None else None
-    vhost.unbind(one.source, target, one.key, one.arguments, owner)
+    vhost.bindings.unbind(one.source, target, one.key, one.arguments, owner)

@@ -160,7 +160,7 @@ class Spools:
     def _of(self, host: int) -> Spool:
         found = self._spools.get(host)
         if found is None:
-            queue = self._vhost.declare_queue(str(host).encode())
+            queue = self._vhost.queue_definitions.declare(str(host).encode())
             found = self._spools[host] = Spool(host, queue, self._reach)
             found.up = host in self._reach.up()
             queue.consumers.add(found)
@@ -227,7 +227,7 @@ class Arrivals:
     """Messages of other hosts for queues of this host. `vhost` records the highest numbers taken."""
 
     def __init__(self, vhost: VirtualHost, taken: dict[int, tuple[int, int]]) -> None:
-        self._recorder = vhost.recorder
+        self._recorder = vhost.ledger.recorder
         self._taken = taken
         self.dropped = 0  # messages for queues that are gone
         self.repeated = 0  # runs that had come before

@@ -15,13 +15,17 @@ from treecast.middleware.model.timers import NEVER, Due
 
 from . import deaths
 from .any_queue import AnyQueue
+from .bindings import Bindings
 from .consumers import Consumer
 from .deaths import Death
-from .definitions import Definitions
+from .exchange_definitions import ExchangeDefinitions
+from .ledger import Ledger
 from .message import Part, Run
+from .policed import Policies
 from .queue import MessageQueue
+from .queue_definitions import QueueDefinitions
 from .recorder import Recorder
-from .routing import by_content
+from .routing import Outlet, Router, by_content
 from .settings import DEFAULTS, QueueSettings
 from .store import RunStore
 
@@ -34,7 +38,7 @@ class Departures(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class VirtualHost(Definitions):
+class VirtualHost:
     """A virtual host. `wall` is the time of day in seconds since the Unix epoch, set by the edge, for the
     dates of deaths.
 
@@ -45,7 +49,22 @@ class VirtualHost(Definitions):
     def __init__(
         self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings = DEFAULTS
     ) -> None:
-        super().__init__(name, store, recorder, settings)
+        self.name = name
+        self.router = Router(name)
+        self.exchanges = self.router.exchanges
+        self.queues = self.router.queues
+        self.outlets: dict[bytes, Outlet] = {}  # by exchange
+        self.store = store
+        self.ledger = Ledger(recorder)
+        self._due: Due[AnyQueue] = Due()
+        self.policies = Policies(self.router, self.ledger, self.touched)
+        self.bindings = Bindings(self.router, self.ledger)
+        self.exchange_definitions = ExchangeDefinitions(
+            self.router, self.ledger, self.policies, self.bindings
+        )
+        self.queue_definitions = QueueDefinitions(
+            self.router, self.ledger, self.policies, self.bindings, store, self, self._due, settings
+        )
         self.wall = 0.0
         self.cycled = 0
         self.dead_lettered = 0
@@ -53,7 +72,6 @@ class VirtualHost(Definitions):
         self.departed = False  # whether a run was promised to another host or a log since this was reset
         self._dead: deque[tuple[AnyQueue, Run, str]] = deque()
         self._burying = False
-        self._due: Due[AnyQueue] = Due()
 
     # --- publishing
 
@@ -76,7 +94,7 @@ class VirtualHost(Definitions):
 
     def _beside_outlet(self, run: Run, keys: tuple[bytes, ...]) -> list[AnyQueue]:
         """Returns the queues that get a run by these keys, some of its own, although it has an outlet."""
-        queues = self.route(run) if len(keys) == len(run.keys) else self.route_by(keys, run)
+        queues = self.route(run) if len(keys) == len(run.keys) else self.router.route_by(keys, run)
         if self.departures is not None:  # the outlet reaches other hosts
             queues = [queue for queue in queues if queue.home == 0]
         return queues
@@ -100,10 +118,10 @@ class VirtualHost(Definitions):
 
     def route(self, run: Run) -> list[AnyQueue]:
         if not run.copies and not run.hidden_copies:  # nearly all runs are of a route that is known
-            found = self._routes.get((run.exchange, run.key))
+            found = self.router.routes.get((run.exchange, run.key))
             if found is not None:
                 return found
-        return super().route(run)
+        return self.router.route(run)
 
     def _hand_to(self, queues: list[AnyQueue], run: Run, now: float) -> list[int]:
         """Publishes a run to queues. Returns the indexes of the messages that some queue refused."""
@@ -189,7 +207,7 @@ class VirtualHost(Definitions):
             queue.release(part)
         queue.delete()
         if queue.durable:
-            self.recorder.deleted("queue", queue.name)
+            self.ledger.recorder.deleted("queue", queue.name)
         return found
 
     # --- consuming
@@ -204,7 +222,7 @@ class VirtualHost(Definitions):
         `ends`: see `AnyQueue.cancel`.
         """
         if queue.cancel(consumer, now, ends=ends) and self.queues.get(queue.name) is queue:
-            self.remove_queue(queue)
+            self.queue_definitions.remove(queue)
         self.touched(queue, now)
 
     def touched(self, queue: AnyQueue, now: float) -> None:
@@ -215,25 +233,16 @@ class VirtualHost(Definitions):
     def clear(self) -> None:
         """Deletes all queues, exchanges and policies of a deleted virtual host."""
         for queue in list(self.queues.values()):
-            self.remove_queue(queue)
+            self.queue_definitions.remove(queue)
         for exchange in list(self.exchanges.values()):
             if exchange.name in self.exchanges and not exchange.name.startswith(b"amq."):
-                self._remove_exchange(exchange)
-        for kind, known in (("policy", self.policies), ("operator_policy", self.operator_policies)):
-            for name in known:
-                self._recorder.deleted(kind, name.encode())
-                self.sharing.deleted(kind, name.encode())
-            known.clear()
-
-    def remove_queue(self, queue: AnyQueue) -> int:
-        count = super().remove_queue(queue)
-        self._due.discard(queue)
-        return count
+                self.bindings.end_exchange(exchange)
+        self.policies.clear()
 
     def release(self, owner: object) -> None:
         """Deletes the exclusive queues of a closed connection."""
         for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
-            self.remove_queue(queue)
+            self.queue_definitions.remove(queue)
 
     # --- time
 
@@ -254,7 +263,7 @@ class VirtualHost(Definitions):
             queue = self._due.pop()
             queue.tick(now)
             if queue.expired(now):
-                self.remove_queue(queue)
+                self.queue_definitions.remove(queue)
             self.touched(queue, now)
 
 

@@ -79,16 +79,16 @@ class LocalVirtualHosts:
         """Reads headers by `reader` from now on, and accepts queues of type stream."""
         self.reader, self.streams = reader, streams
         for vhost in self.vhosts.values():
-            vhost.reader, vhost.streams = reader, streams
+            vhost.router.reader, vhost.queue_definitions.streams = reader, streams
 
     # --- as `shared.VirtualHosts`
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self._settings)
-        vhost.reader, vhost.streams = self.reader, self.streams
-        vhost.default_type = _default_type(self.metadata.get(name, {}))
+        vhost.router.reader, vhost.queue_definitions.streams = self.reader, self.streams
+        vhost.queue_definitions.default_type = _default_type(self.metadata.get(name, {}))
         self.vhosts[name] = vhost
-        vhost.recorder.declared("vhost", b"", {})
+        vhost.ledger.recorder.declared("vhost", b"", {})
         if self.joined is not None:
             self._share(vhost, self.joined)
         return vhost
@@ -99,7 +99,7 @@ class LocalVirtualHosts:
             told(name)
         vhost = self.vhosts.pop(name)
         self.metadata.pop(name, None)
-        vhost.sharing.deleted("vhost", b"")  # first: homes of its queues must not declare them again
+        vhost.ledger.sharing.deleted("vhost", b"")  # first: homes of its queues must not declare them again
         vhost.clear()
 
     # --- what is said of them
@@ -109,7 +109,7 @@ class LocalVirtualHosts:
         `default_queue_type` has an effect."""
         self.metadata[name] = said
         if name in self.vhosts:
-            self.vhosts[name].default_type = _default_type(said)
+            self.vhosts[name].queue_definitions.default_type = _default_type(said)
 
     def keep(self) -> None:
         """Declares what is said of them, and the cluster's name, where anything has changed; the turn stores
@@ -134,7 +134,7 @@ class LocalVirtualHosts:
     def _share(self, vhost: VirtualHost, joined: JoinedQueues) -> None:
         vhost.departures = joined
         joined.definitions.use(vhost)
-        vhost.sharing.declared("vhost", b"", {})
+        vhost.ledger.sharing.declared("vhost", b"", {})
 
 
 def _default_type(said: Mapping[str, object]) -> QueueType:

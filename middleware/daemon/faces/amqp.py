@@ -86,7 +86,7 @@ class AmqpPart(Face):
         run = Run(name, routing_key, message(properties, b""), 1, 0)
         run.format = FORMAT
         try:
-            host.may_publish(name)
+            host.router.may_publish(name)
         except Refusal as error:
             raise TreecastError(Fault.INVALID_REQUEST, error.detail) from error
         outlet = host.outlets.get(name)

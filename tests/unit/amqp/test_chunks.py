@@ -118,7 +118,7 @@ def test_every_split_in_two() -> None:
 def test_publishes_that_are_alike_are_one_entry_in_the_queue() -> None:
     client, _ = prepared()
     client.publish("b", *[b"%d" % n for n in range(100)], message_id="x")
-    queue = client.host.vhost.queue(b"b")
+    queue = client.host.vhost.router.queue(b"b")
     part = queue._backlogs[0].first
     assert part is not None
     assert part.count == 100
@@ -129,7 +129,7 @@ def test_messages_that_differ_in_what_need_not_be_alike_are_one_too() -> None:
     client.send_bytes(
         b"".join(publish("b", b"x", message_id=str(n), headers={"traceparent": str(n)}) for n in range(20))
     )
-    assert client.host.vhost.queue(b"b")._backlogs[0].first.count == 20
+    assert client.host.vhost.router.queue(b"b")._backlogs[0].first.count == 20
 
 
 def test_acks_in_one_chunk_are_settled_whatever_their_order() -> None:
@@ -144,7 +144,7 @@ def test_acks_in_one_chunk_are_settled_whatever_their_order() -> None:
         client.send(*[Basic.Ack(tag) for tag in tags])
         assert client.got() == []
         assert client.session.channels.by_number[1].settling.unsettled.count == 0
-        assert client.host.vhost.queue(b"b").unsettled == 0
+        assert client.host.vhost.router.queue(b"b").unsettled == 0
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8), st.booleans())

@@ -121,7 +121,7 @@ def test_channels_are_apart(host: MemoryHost) -> None:
     assert client.closed() == (1, 406)
     client.send(Basic.Ack(2, True), channel=2)
     assert client.got() == []
-    assert host.vhost.queue(b"q").unsettled == 0
+    assert host.vhost.router.queue(b"q").unsettled == 0
     client.ask(Channel.Close(200, "", 0, 0), Channel.CloseOk, 2)
 
 

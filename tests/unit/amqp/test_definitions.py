@@ -77,7 +77,7 @@ def test_all_that_is_known_comes_over(migrated: Migrated) -> None:
         50000,
         3600000,
     )  # lowered by the operator's policy
-    assert sales.operator_policies["cap"].definition == {"max-length": 50000}
+    assert sales.policies.operators["cap"].definition == {"max-length": 50000}
     assert migrated.memory.queues.cluster_name == "orders-cluster"
 
 
@@ -92,7 +92,7 @@ def test_what_is_not_known_is_named(migrated: Migrated) -> None:
         "queues sales shop.temp: Feature `transient_nonexcl_queues` is deprecated.",
     ):
         assert words in found
-    assert migrated.memory.amqp.vhosts["sales"].policies["mirrored"].definition == {"expires": 86400000}
+    assert migrated.memory.amqp.vhosts["sales"].policies.users["mirrored"].definition == {"expires": 86400000}
 
 
 def test_users_log_in_with_the_passwords_that_they_had(migrated: Migrated) -> None:
@@ -243,7 +243,7 @@ def test_definitions_of_one_virtual_host_are_imported_into_one(migrated: Migrate
     report = Import(other.memory.amqp, other.users, 0.0, "/").load(document)
     assert report.skipped == []
     assert other.memory.vhost.queues.keys() == migrated.memory.amqp.vhosts["sales"].queues.keys()
-    bound = other.memory.vhost.bindings_of(Destination(b"shop.orders", False))
+    bound = other.memory.vhost.bindings.of(Destination(b"shop.orders", False))
     assert [(source, binding.key) for source, binding in bound] == [(b"orders", b"order.#")]
 
 

@@ -69,7 +69,7 @@ def test_acks_in_a_row_out_of_order_and_of_ranges(client: Client) -> None:
     client << [Basic.Nack(9, False, True), Basic.Reject(4, True)]
     client >> came(b"3", b"8", redelivered=True)
     client.drop()
-    assert client.host.vhost.queue(b"q").ready == 4
+    assert client.host.vhost.router.queue(b"q").ready == 4
 
 
 def test_what_a_lost_client_had_goes_back_in_order(host: MemoryHost) -> None:

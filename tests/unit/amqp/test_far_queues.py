@@ -53,7 +53,7 @@ def test_how_many_messages_were_deleted_although_the_queue_is_gone_here_before_t
 def test_an_answer_that_comes_too_late_is_not_taken_for_that_of_the_next_method(town: Town) -> None:
     town.client.send_bytes(frame.marshal(Basic.Get(queue="q"), 1) + frame.marshal(Basic.Get(queue="r"), 2))
     assert town.net.step()  # the home hands out a message of q
-    town.home.vhost.delete_queue(b"q", None)
+    town.home.vhost.queue_definitions.delete(b"q", None)
     town.decide()
     town.net.settle()
     closed, got = town.client.got()

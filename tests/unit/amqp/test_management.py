@@ -250,7 +250,7 @@ def test_headers_of_a_published_message_match_as_a_clients(site: Site) -> None:
     site.put("queues/%2F/q")
     values = {"f": 0.1, "i": -5, "s": "x", "t": True, "a": [1, {"n": 1.5}], "big": 1 << 62}
     arguments = {"x-match": "all", **values}
-    site.memory.vhost.bind(b"amq.headers", Destination(b"q", False), b"", arguments)
+    site.memory.vhost.bindings.bind(b"amq.headers", Destination(b"q", False), b"", arguments)
     body = {
         "routing_key": "",
         "payload": "x",

@@ -30,7 +30,7 @@ def with_definitions() -> Site:
         site.put(f"queues/%2F/{queue}")
     vhost = site.memory.vhost
     for exchange in (b"t", b"f"):
-        vhost.bind(exchange, Destination(b"q", False), b"a.b", {})
+        vhost.bindings.bind(exchange, Destination(b"q", False), b"a.b", {})
     site.user("u", "management")
     return site
 

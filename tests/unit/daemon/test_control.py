@@ -35,7 +35,7 @@ class OneQueue:
         self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
     ) -> tuple[list[MessageQueue], list[bytes]]:
         vhost = VirtualHost("/", MemoryStore(), Recorder())
-        return [vhost.declare_queue(b"q")], [b"a/b"] if exchange else []
+        return [vhost.queue_definitions.declare(b"q")], [b"a/b"] if exchange else []
 
 
 def named(subscriber: Subscriber, name: str) -> Subscriber:

@@ -112,11 +112,11 @@ class Host:
 
     def queue(self, name: str = "q", **arguments: object) -> MessageQueue:
         asked = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-        return self.vhost.declare_queue(name.encode(), arguments=asked, now=self.now)
+        return self.vhost.queue_definitions.declare(name.encode(), arguments=asked, now=self.now)
 
     def bind(self, source: str, queue: str, key: str = "", **arguments: object) -> None:
         asked = {name.replace("_", "-"): value for name, value in arguments.items()}
-        self.vhost.bind(source.encode(), Destination(queue.encode(), False), key.encode(), asked)
+        self.vhost.bindings.bind(source.encode(), Destination(queue.encode(), False), key.encode(), asked)
 
     def publish(self, *bodies: bytes, **options: object) -> tuple[bool, int]:
         """Returns (whether a queue matched, how many messages all queues have taken)."""
@@ -130,7 +130,7 @@ class Host:
 
     def drained(self, name: str) -> list[bytes]:
         """Empties a queue and returns the bodies."""
-        queue = self.vhost.queue(name.encode())
+        queue = self.vhost.router.queue(name.encode())
         found = []
         while (part := queue.get(self.now, no_ack=True)) is not None:
             found += bodies_of(part)

@@ -155,7 +155,7 @@ class Host:
 
     def remove_vhost(self, name: str) -> None:
         vhost = self.vhosts.pop(name)
-        vhost.sharing.deleted("vhost", b"")
+        vhost.ledger.sharing.deleted("vhost", b"")
         vhost.clear()
 
     # --- as `Reach`

@@ -188,7 +188,7 @@ class World:
         def ours() -> None:
             arguments: dict[str, object] = dict(asked)
             self.host.watch(
-                self.host.declare_queue(
+                self.host.queue_definitions.declare(
                     name.encode(), arguments=arguments, auto_delete=auto_delete, now=self.now
                 )
             )
@@ -212,7 +212,7 @@ class World:
     def exchange(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
         name = EXCHANGES[one % 3]
         if other >= 9:
-            self.host.delete_exchange(name.encode())
+            self.host.exchange_definitions.delete(name.encode())
             self.plain.delete_exchange(name)
             return
         kind = ("direct", "fanout", "topic")[other % 3]
@@ -226,7 +226,7 @@ class World:
             auto_delete,
         )
         assert wrong == self.refused(
-            lambda: self.host.declare_exchange(
+            lambda: self.host.exchange_definitions.declare(
                 name.encode(), kind, auto_delete=auto_delete, arguments=arguments
             )
         )
@@ -243,7 +243,7 @@ class World:
         exchange = self.plain.exchanges.get(source)
         there = target in (self.plain.exchanges if is_exchange else self.plain.queues)
         destination = Destination(target.encode(), is_exchange)
-        wrong = self.refused(lambda: self.host.bind(source.encode(), destination, key.encode()))
+        wrong = self.refused(lambda: self.host.bindings.bind(source.encode(), destination, key.encode()))
         assert wrong == (exchange is None or not there)
         if exchange is not None and there and (target, is_exchange, key) not in exchange.bindings:
             exchange.bindings.append((target, is_exchange, key))
@@ -254,7 +254,7 @@ class World:
         if exchange is None or not exchange.bindings:
             return
         target, is_exchange, key = binding = exchange.bindings[other % len(exchange.bindings)]
-        self.host.unbind(source.encode(), Destination(target.encode(), is_exchange), key.encode())
+        self.host.bindings.unbind(source.encode(), Destination(target.encode(), is_exchange), key.encode())
         self.plain.unbind(source, binding)
 
     def delete(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
@@ -265,7 +265,7 @@ class World:
         unused, empty = other % 3 == 1, other % 3 == 2
         wrong = (unused and plain_queue.eaters) or (empty and plain_queue.ready)
         assert bool(wrong) == self.refused(
-            lambda: self.host.delete_queue(queue.name, None, if_unused=unused, if_empty=empty)
+            lambda: self.host.queue_definitions.delete(queue.name, None, if_unused=unused, if_empty=empty)
         )
         if not wrong:
             self.plain.delete(plain_queue)
@@ -388,10 +388,10 @@ class World:
         name, prefix = ("p", "q")[one % 2], ("", "a", "b")[more % 3]
         definition = {key[2:]: value for key, value in asked.items() if key[2:] in SETTINGS}
         if other < 3 or not definition:
-            self.host.delete_policy(name, self.now)
+            self.host.policies.delete(name, self.now)
             self.plain.policies.pop(name, None)
         else:
-            self.host.set_policy(Policy(name, f"^{prefix}", definition, other % 2), self.now)
+            self.host.policies.set(Policy(name, f"^{prefix}", definition, other % 2), self.now)
             self.plain.policies[name] = (prefix, other % 2, definition)
         self.plain.change_policies()
 
@@ -419,7 +419,7 @@ class World:
             queue, part, number, *_ = self.held.pop()
             queue.settle(part, number, 1, None)
         for name in list(self.host.queues):
-            self.host.delete_queue(name, None)
+            self.host.queue_definitions.delete(name, None)
         assert not self.store.runs
         assert not self.store.pages
 

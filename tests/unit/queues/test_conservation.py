@@ -102,7 +102,7 @@ class World:
     def check(self) -> None:
         assert self.queue.unsettled == sum(len(bodies) for _, _, bodies, _ in self.held)
         assert sum(taker.unsettled for taker in self.takers) == self.queue.unsettled
-        dead = self.host.vhost.queue(b"dead").ready
+        dead = self.host.vhost.router.queue(b"dead").ready
         assert self.published == self.queue.ready + self.queue.unsettled + len(self.settled) + dead
 
 

@@ -172,7 +172,7 @@ def test_a_message_that_may_not_wait_reaches_who_is_there(host: Host) -> None:
 
 
 def test_the_last_consumer_takes_an_auto_delete_queue_along(host: Host) -> None:
-    queue = host.vhost.declare_queue(b"q", auto_delete=True, now=host.now)
+    queue = host.vhost.queue_definitions.declare(b"q", auto_delete=True, now=host.now)
     taker = consume(host, queue, Taker("1"))
     host.publish(b"1")
     host.vhost.cancel(queue, taker, host.now)
@@ -184,7 +184,7 @@ def test_the_last_consumer_takes_an_auto_delete_queue_along(host: Host) -> None:
 def test_consumers_hear_that_their_queue_is_deleted(host: Host) -> None:
     queue = host.queue()
     taker = consume(host, queue, Taker("1"))
-    host.vhost.delete_queue(b"q", None)
+    host.vhost.queue_definitions.delete(b"q", None)
     assert taker.ended
 
 

@@ -13,7 +13,7 @@ def dead_host(host: Host, **arguments: object) -> MessageQueue:
 
 
 def one(host: Host, name: str = "dead") -> Run:
-    part = host.vhost.queue(name.encode()).get(host.now, no_ack=True)
+    part = host.vhost.router.queue(name.encode()).get(host.now, no_ack=True)
     assert part is not None
     assert part.run is not None
     return part.run
@@ -36,7 +36,7 @@ def test_a_rejected_message_remembers_where_it_was(host: Host) -> None:
 
 
 def test_the_queues_own_keys_are_kept_where_it_names_none(host: Host) -> None:
-    host.vhost.declare_exchange(b"dlx", "topic")
+    host.vhost.exchange_definitions.declare(b"dlx", "topic")
     host.queue("dead")
     host.bind("dlx", "dead", "q")
     host.queue("q", dead_letter_exchange="dlx", max_length=1)
@@ -108,7 +108,7 @@ def test_the_delivery_limit_counts_failures_and_not_returns(host: Host) -> None:
 def test_a_dead_letter_reaches_a_consumer_at_once(host: Host) -> None:
     queue = dead_host(host)
     taker = Taker("t")
-    host.vhost.consume(host.vhost.queue(b"dead"), taker, host.now)
+    host.vhost.consume(host.vhost.router.queue(b"dead"), taker, host.now)
     host.publish(b"1", b"2", b"3")
     part = queue.consumers  # q has no consumer
     assert len(part) == 0
@@ -125,7 +125,7 @@ def test_time_passes_for_a_queue_that_has_the_name_of_a_deleted_one(host: Host) 
         queue = dead_host(host, message_ttl=2000)
         host.publish(b"1")
         if host.now == 1000.0:
-            host.vhost.delete_queue(b"q", None)
+            host.vhost.queue_definitions.delete(b"q", None)
             host.wait(1)
     host.wait(1)
     assert queue.ready == 1

@@ -43,7 +43,7 @@ from treecast.middleware.broker.queues.arguments import KNOWN
 )
 def test_arguments_that_are_refused(host: Host, arguments: dict[str, object], words: str) -> None:
     with pytest.raises(Refusal) as caught:
-        host.vhost.declare_queue(b"q", arguments=arguments)
+        host.vhost.queue_definitions.declare(b"q", arguments=arguments)
     assert caught.value.reason is Reason.PRECONDITION_FAILED
     assert words in caught.value.detail
 
@@ -64,7 +64,7 @@ def test_the_same_declared_twice_is_one_and_otherwise_refused(host: Host) -> Non
     with pytest.raises(Refusal, match="received none but current is the value '5' of type 'signedint'"):
         host.queue("q")
     with pytest.raises(Refusal, match=r"inequivalent arg 'durable'.*received 'false' but current is 'true'"):
-        host.vhost.declare_queue(b"q", durable=False, arguments={"x-max-length": 5})
+        host.vhost.queue_definitions.declare(b"q", durable=False, arguments={"x-max-length": 5})
     assert host.queue("r", queue_type="classic") is host.queue("r")
 
 
@@ -80,55 +80,60 @@ def test_the_same_declared_twice_is_one_and_otherwise_refused(host: Host) -> Non
     ],
 )
 def test_a_value_of_another_type_is_not_the_same(host: Host, name: str, there: object, given: object) -> None:
-    host.vhost.declare_queue(b"q", arguments={name: there})
-    host.vhost.declare_queue(b"q", arguments={name: there})
+    host.vhost.queue_definitions.declare(b"q", arguments={name: there})
+    host.vhost.queue_definitions.declare(b"q", arguments={name: there})
     with pytest.raises(Refusal, match=f"inequivalent arg '{name}'"):
-        host.vhost.declare_queue(b"q", arguments={name: given})
+        host.vhost.queue_definitions.declare(b"q", arguments={name: given})
 
 
 def test_queues_are_of_the_default_type_if_they_can(host: Host) -> None:
     vhost = host.vhost
-    before = vhost.declare_queue(b"before")
-    vhost.default_type = QueueType.QUORUM
-    declared = vhost.declare_queue(b"q")
+    before = vhost.queue_definitions.declare(b"before")
+    vhost.queue_definitions.default_type = QueueType.QUORUM
+    declared = vhost.queue_definitions.declare(b"q")
     assert declared.arguments.type is QueueType.QUORUM
     assert declared.asked == {"x-queue-type": "quorum"}
     assert (
-        vhost.declare_queue(b"q")
-        is vhost.declare_queue(b"q", arguments={"x-queue-type": "quorum"})
+        vhost.queue_definitions.declare(b"q")
+        is vhost.queue_definitions.declare(b"q", arguments={"x-queue-type": "quorum"})
         is declared
     )
     assert (
-        vhost.declare_queue(b"c", arguments={"x-queue-type": "classic"}).arguments.type is QueueType.CLASSIC
+        vhost.queue_definitions.declare(b"c", arguments={"x-queue-type": "classic"}).arguments.type
+        is QueueType.CLASSIC
     )
-    assert vhost.declare_queue(b"x", exclusive=True, owner=host).arguments.type is QueueType.CLASSIC
-    assert vhost.declare_queue(b"a", auto_delete=True).arguments.type is QueueType.CLASSIC
+    assert (
+        vhost.queue_definitions.declare(b"x", exclusive=True, owner=host).arguments.type is QueueType.CLASSIC
+    )
+    assert vhost.queue_definitions.declare(b"a", auto_delete=True).arguments.type is QueueType.CLASSIC
     with pytest.raises(Refusal, match=r"'x-queue-type'.*received 'quorum' but current is 'classic'"):
-        vhost.declare_queue(b"before")
+        vhost.queue_definitions.declare(b"before")
     with pytest.raises(Refusal, match="server-named queue for type rabbit_quorum_queue"):
-        vhost.declare_queue(b"", generated=b"amq.gen-1")
-    vhost.restoring = True
-    assert vhost.declare_queue(b"old").arguments.type is QueueType.CLASSIC
+        vhost.queue_definitions.declare(b"", generated=b"amq.gen-1")
+    vhost.ledger.restoring = True
+    assert vhost.queue_definitions.declare(b"old").arguments.type is QueueType.CLASSIC
     assert before.arguments.type is QueueType.CLASSIC
 
 
 def test_transient_queues_have_to_be_exclusive_unless_permitted(host: Host) -> None:
     with pytest.raises(Refusal, match="Feature `transient_nonexcl_queues` is deprecated") as caught:
-        host.vhost.declare_queue(b"q", durable=False)
+        host.vhost.queue_definitions.declare(b"q", durable=False)
     assert caught.value.reason is Reason.INTERNAL_ERROR
-    assert not host.vhost.declare_queue(b"mine", durable=False, exclusive=True, owner=host).durable
+    assert not host.vhost.queue_definitions.declare(
+        b"mine", durable=False, exclusive=True, owner=host
+    ).durable
     permitted = Host(QueueSettings(transient_queues=True))
-    assert not permitted.vhost.declare_queue(b"q", durable=False).durable
+    assert not permitted.vhost.queue_definitions.declare(b"q", durable=False).durable
 
 
 def test_an_exclusive_queue_is_its_connections(host: Host) -> None:
     mine, other = object(), object()
-    host.vhost.declare_queue(b"q", exclusive=True, owner=mine)
+    host.vhost.queue_definitions.declare(b"q", exclusive=True, owner=mine)
     for attempt in (
-        lambda: host.vhost.declare_queue(b"q", exclusive=True, owner=other),
-        lambda: host.vhost.declare_queue(b"q", owner=mine),
-        lambda: host.vhost.owned(b"q", other),
-        lambda: host.vhost.delete_queue(b"q", other),
+        lambda: host.vhost.queue_definitions.declare(b"q", exclusive=True, owner=other),
+        lambda: host.vhost.queue_definitions.declare(b"q", owner=mine),
+        lambda: host.vhost.router.owned(b"q", other),
+        lambda: host.vhost.queue_definitions.delete(b"q", other),
     ):
         with pytest.raises(Refusal, match="cannot obtain exclusive access to locked queue 'q'") as caught:
             attempt()
@@ -147,7 +152,7 @@ def test_an_exclusive_queue_is_its_connections(host: Host) -> None:
 )
 def test_what_a_quorum_queue_may_not_be(host: Host, options: dict[str, object], words: str) -> None:
     with pytest.raises(Refusal, match=words):
-        host.vhost.declare_queue(b"q", arguments={"x-queue-type": "quorum"}, **options)  # type: ignore[arg-type]
+        host.vhost.queue_definitions.declare(b"q", arguments={"x-queue-type": "quorum"}, **options)  # type: ignore[arg-type]
 
 
 def test_quorum_queues_can_be_refused_as_such() -> None:
@@ -157,19 +162,19 @@ def test_quorum_queues_can_be_refused_as_such() -> None:
 
 
 def test_a_server_named_queue(host: Host) -> None:
-    assert host.vhost.declare_queue(b"", generated=b"amq.gen-1").name == b"amq.gen-1"
+    assert host.vhost.queue_definitions.declare(b"", generated=b"amq.gen-1").name == b"amq.gen-1"
     with pytest.raises(Refusal, match="Cannot declare a server-named queue for type rabbit_quorum_queue"):
-        host.vhost.declare_queue(b"", arguments={"x-queue-type": "quorum"})
+        host.vhost.queue_definitions.declare(b"", arguments={"x-queue-type": "quorum"})
     with pytest.raises(Refusal, match="contains reserved prefix"):
-        host.vhost.declare_queue(b"amq.mine")
+        host.vhost.queue_definitions.declare(b"amq.mine")
 
 
 def test_deleting_only_what_is_unused_or_empty(host: Host) -> None:
     host.queue()
     host.publish(b"1", b"2")
     with pytest.raises(Refusal, match="queue 'q' in vhost '/' not empty"):
-        host.vhost.delete_queue(b"q", None, if_empty=True)
-    assert host.vhost.delete_queue(b"q", None, if_unused=True) == 2
+        host.vhost.queue_definitions.delete(b"q", None, if_empty=True)
+    assert host.vhost.queue_definitions.delete(b"q", None, if_unused=True) == 2
     assert not host.memory.runs
 
 

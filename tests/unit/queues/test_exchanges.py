@@ -26,7 +26,7 @@ def test_the_default_exchange_routes_by_the_names_of_queues(host: Host) -> None:
 
 def test_a_queue_gets_a_message_once_however_many_bindings_match(host: Host) -> None:
     host.queue("q")
-    host.vhost.declare_exchange(b"t", "topic")
+    host.vhost.exchange_definitions.declare(b"t", "topic")
     host.bind("t", "q", "a.#")
     host.bind("t", "q", "#.b")
     host.bind("t", "q", "a.*")
@@ -36,7 +36,7 @@ def test_a_queue_gets_a_message_once_however_many_bindings_match(host: Host) -> 
 
 @pytest.mark.parametrize(("kind", "expected"), [("direct", ["a"]), ("fanout", ["a", "b"]), ("topic", ["a"])])
 def test_direct_fanout_and_topic(host: Host, kind: str, expected: list[str]) -> None:
-    host.vhost.declare_exchange(b"x", kind)
+    host.vhost.exchange_definitions.declare(b"x", kind)
     for name in ("a", "b"):
         host.queue(name)
         host.bind("x", name, name)
@@ -45,7 +45,7 @@ def test_direct_fanout_and_topic(host: Host, kind: str, expected: list[str]) -> 
 
 
 def test_modulus_hash_gives_equal_keys_to_one_queue_whatever_their_bindings(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "x-modulus-hash")
+    host.vhost.exchange_definitions.declare(b"x", "x-modulus-hash")
     assert host.publish(b"lost", exchange="x", key="k")[0] is False
     names = [f"q{number}" for number in range(4)]
     for name in reversed(names):
@@ -61,7 +61,7 @@ def test_modulus_hash_gives_equal_keys_to_one_queue_whatever_their_bindings(host
 
 
 def test_local_random_gives_each_run_to_one_queue_that_is_here(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "x-local-random")
+    host.vhost.exchange_definitions.declare(b"x", "x-local-random")
     names = ["a", "b", "c"]
     for name in names:
         host.queue(name)
@@ -76,12 +76,12 @@ def test_local_random_gives_each_run_to_one_queue_that_is_here(host: Host) -> No
 
 @pytest.mark.parametrize("kind", ["x-modulus-hash", "x-local-random"])
 def test_exchanges_that_choose_a_queue_are_bound_to_queues_only(host: Host, kind: str) -> None:
-    host.vhost.declare_exchange(b"x", kind)
+    host.vhost.exchange_definitions.declare(b"x", kind)
     host.queue("q")
     host.bind("x", "q", "k")
     with pytest.raises(Refusal, match="can be bound to queues only"):
-        host.vhost.bind(b"x", Destination(b"amq.fanout", True), b"")
-    host.vhost.unbind(b"x", Destination(b"q", False), b"k")
+        host.vhost.bindings.bind(b"x", Destination(b"amq.fanout", True), b"")
+    host.vhost.bindings.unbind(b"x", Destination(b"q", False), b"k")
     assert host.publish(b"1", exchange="x", key="k")[0] is False
 
 
@@ -96,20 +96,20 @@ def test_exchanges_that_choose_a_queue_are_bound_to_queues_only(host: Host, kind
     ],
 )
 def test_headers(host: Host, kind: str | None, expected: list[bytes]) -> None:
-    host.vhost.reader = Headers(ALL_HEADERS)
-    host.vhost.declare_exchange(b"h", "headers")
+    host.vhost.router.reader = Headers(ALL_HEADERS)
+    host.vhost.exchange_definitions.declare(b"h", "headers")
     host.queue("q")
     asked = {"a": 1, "b": "x", "x-p": 5, **({"x-match": kind} if kind else {})}
-    host.vhost.bind(b"h", Destination(b"q", False), b"", asked)
+    host.vhost.bindings.bind(b"h", Destination(b"q", False), b"", asked)
     for body in ALL_HEADERS:
         host.publish(body, exchange="h")
     assert host.drained("q") == expected
 
 
 def test_a_header_without_a_value_asks_for_its_presence(host: Host) -> None:
-    host.vhost.reader = Headers(ALL_HEADERS)
+    host.vhost.router.reader = Headers(ALL_HEADERS)
     host.queue("q")
-    host.vhost.bind(b"amq.headers", Destination(b"q", False), b"", {"b": None})
+    host.vhost.bindings.bind(b"amq.headers", Destination(b"q", False), b"", {"b": None})
     for body in ALL_HEADERS:
         host.publish(body, exchange="amq.headers")
     assert host.drained("q") == [b"both", b"private"]
@@ -124,9 +124,9 @@ def test_an_unknown_way_to_match_is_refused(host: Host) -> None:
 
 def test_exchanges_bound_in_a_ring_route_once(host: Host) -> None:
     for name in (b"a", b"b", b"c"):
-        host.vhost.declare_exchange(name, "fanout")
+        host.vhost.exchange_definitions.declare(name, "fanout")
     for source, target in ((b"a", b"b"), (b"b", b"c"), (b"c", b"a")):
-        host.vhost.bind(source, Destination(target, True), b"")
+        host.vhost.bindings.bind(source, Destination(target, True), b"")
     host.queue("q")
     host.bind("c", "q")
     host.bind("b", "q")
@@ -135,8 +135,8 @@ def test_exchanges_bound_in_a_ring_route_once(host: Host) -> None:
 
 
 def test_an_alternate_exchange_gets_what_is_routed_nowhere(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "direct", arguments={"alternate-exchange": "spare"})
-    host.vhost.declare_exchange(b"spare", "fanout")
+    host.vhost.exchange_definitions.declare(b"x", "direct", arguments={"alternate-exchange": "spare"})
+    host.vhost.exchange_definitions.declare(b"spare", "fanout")
     host.queue("q")
     host.queue("lost")
     host.bind("x", "q", "k")
@@ -156,52 +156,52 @@ def test_copies_are_routed_by_their_keys_too(host: Host) -> None:
 
 
 def test_routes_are_not_remembered_beyond_a_change(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "topic")
+    host.vhost.exchange_definitions.declare(b"x", "topic")
     host.queue("a")
     host.bind("x", "a", "k")
     host.publish(b"1", exchange="x", key="k")
     host.queue("b")
     host.bind("x", "b", "#")
     host.publish(b"2", exchange="x", key="k")
-    host.vhost.unbind(b"x", Destination(b"a", False), b"k")
+    host.vhost.bindings.unbind(b"x", Destination(b"a", False), b"k")
     host.publish(b"3", exchange="x", key="k")
-    host.vhost.delete_queue(b"b", None)
+    host.vhost.queue_definitions.delete(b"b", None)
     assert host.publish(b"4", exchange="x", key="k") == (False, 1)
     assert host.drained("a") == [b"1", b"2"]
 
 
 def test_bindings_that_differ_in_arguments_are_two(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "topic")
+    host.vhost.exchange_definitions.declare(b"x", "topic")
     host.queue("q")
     host.bind("x", "q", "k")
     host.bind("x", "q", "k", n=1)
     host.bind("x", "q", "k", n=1)
-    assert len(host.vhost.bindings_of(Destination(b"q", False))) == 2
-    host.vhost.unbind(b"x", Destination(b"q", False), b"k")
+    assert len(host.vhost.bindings.of(Destination(b"q", False))) == 2
+    host.vhost.bindings.unbind(b"x", Destination(b"q", False), b"k")
     assert host.publish(b"1", exchange="x", key="k") == (True, 1)
-    host.vhost.unbind(b"x", Destination(b"q", False), b"k", {"n": 1})
+    host.vhost.bindings.unbind(b"x", Destination(b"q", False), b"k", {"n": 1})
     assert host.publish(b"1", exchange="x", key="k") == (False, 1)
 
 
 def test_an_auto_delete_exchange_goes_with_its_last_binding_and_takes_others_along(host: Host) -> None:
-    host.vhost.declare_exchange(b"first", "fanout", auto_delete=True)
-    host.vhost.declare_exchange(b"second", "fanout", auto_delete=True)
-    host.vhost.bind(b"first", Destination(b"second", True), b"")
+    host.vhost.exchange_definitions.declare(b"first", "fanout", auto_delete=True)
+    host.vhost.exchange_definitions.declare(b"second", "fanout", auto_delete=True)
+    host.vhost.bindings.bind(b"first", Destination(b"second", True), b"")
     host.queue("q")
     host.bind("second", "q")
-    host.vhost.delete_queue(b"q", None)
+    host.vhost.queue_definitions.delete(b"q", None)
     assert b"second" not in host.vhost.exchanges
     assert b"first" not in host.vhost.exchanges
 
 
 def test_an_internal_exchange_is_for_exchanges(host: Host) -> None:
-    host.vhost.declare_exchange(b"in", "fanout", internal=True)
-    host.vhost.declare_exchange(b"x", "fanout")
-    host.vhost.bind(b"x", Destination(b"in", True), b"")
+    host.vhost.exchange_definitions.declare(b"in", "fanout", internal=True)
+    host.vhost.exchange_definitions.declare(b"x", "fanout")
+    host.vhost.bindings.bind(b"x", Destination(b"in", True), b"")
     host.queue("q")
     host.bind("in", "q")
     with pytest.raises(Refusal, match="cannot publish to internal exchange 'in' in vhost '/'"):
-        host.vhost.may_publish(b"in")
+        host.vhost.router.may_publish(b"in")
     host.publish(b"1", exchange="x")
     assert host.drained("q") == [b"1"]
 
@@ -209,38 +209,58 @@ def test_an_internal_exchange_is_for_exchanges(host: Host) -> None:
 @pytest.mark.parametrize(
     ("attempt", "reason", "words"),
     [
-        (lambda v: v.declare_exchange(b"x", "fanout"), Reason.PRECONDITION_FAILED, "inequivalent arg 'type'"),
         (
-            lambda v: v.declare_exchange(b"x", "direct", durable=False),
+            lambda v: v.exchange_definitions.declare(b"x", "fanout"),
+            Reason.PRECONDITION_FAILED,
+            "inequivalent arg 'type'",
+        ),
+        (
+            lambda v: v.exchange_definitions.declare(b"x", "direct", durable=False),
             Reason.PRECONDITION_FAILED,
             "inequivalent arg 'durable' for exchange 'x' in vhost '/': received 'false'",
         ),
         (
-            lambda v: v.declare_exchange(b"y", "odd"),
+            lambda v: v.exchange_definitions.declare(b"y", "odd"),
             Reason.PRECONDITION_FAILED,
             "unknown exchange type 'odd'",
         ),
         (
-            lambda v: v.declare_exchange(b"y", "x-federation-upstream"),
+            lambda v: v.exchange_definitions.declare(b"y", "x-federation-upstream"),
             Reason.COMMAND_INVALID,
             "unknown exchange type 'x-federation-upstream'",
         ),
-        (lambda v: v.declare_exchange(b"amq.y", "direct"), Reason.ACCESS_REFUSED, "reserved prefix 'amq.*'"),
-        (lambda v: v.declare_exchange(b"", "direct"), Reason.ACCESS_REFUSED, "default exchange"),
-        (lambda v: v.delete_exchange(b"amq.topic"), Reason.ACCESS_REFUSED, "deletion of system exchange"),
-        (lambda v: v.delete_exchange(b"x", if_unused=True), Reason.PRECONDITION_FAILED, "in use"),
         (
-            lambda v: v.bind(b"x", Destination(b"no", False), b""),
+            lambda v: v.exchange_definitions.declare(b"amq.y", "direct"),
+            Reason.ACCESS_REFUSED,
+            "reserved prefix 'amq.*'",
+        ),
+        (lambda v: v.exchange_definitions.declare(b"", "direct"), Reason.ACCESS_REFUSED, "default exchange"),
+        (
+            lambda v: v.exchange_definitions.delete(b"amq.topic"),
+            Reason.ACCESS_REFUSED,
+            "deletion of system exchange",
+        ),
+        (lambda v: v.exchange_definitions.delete(b"x", if_unused=True), Reason.PRECONDITION_FAILED, "in use"),
+        (
+            lambda v: v.bindings.bind(b"x", Destination(b"no", False), b""),
             Reason.NOT_FOUND,
             "no queue 'no' in vhost '/'",
         ),
-        (lambda v: v.bind(b"no", Destination(b"q", False), b""), Reason.NOT_FOUND, "no exchange 'no'"),
-        (lambda v: v.bind(b"", Destination(b"q", False), b""), Reason.ACCESS_REFUSED, "default exchange"),
-        (lambda v: v.may_publish(b"no"), Reason.NOT_FOUND, "no exchange 'no' in vhost '/'"),
+        (
+            lambda v: v.bindings.bind(b"no", Destination(b"q", False), b""),
+            Reason.NOT_FOUND,
+            "no exchange 'no'",
+        ),
+        (
+            lambda v: v.bindings.bind(b"", Destination(b"q", False), b""),
+            Reason.ACCESS_REFUSED,
+            "default exchange",
+        ),
+        (lambda v: v.router.may_publish(b"no"), Reason.NOT_FOUND, "no exchange 'no' in vhost '/'"),
     ],
 )
 def test_what_is_refused(host: Host, attempt: object, reason: Reason, words: str) -> None:
-    host.vhost.declare_exchange(b"x", "direct")
+    host.vhost.exchange_definitions.declare(b"x", "direct")
     host.queue("q")
     host.bind("x", "q", "k")
     with pytest.raises(Refusal) as caught:
@@ -250,23 +270,23 @@ def test_what_is_refused(host: Host, attempt: object, reason: Reason, words: str
 
 
 def test_what_is_not_there_is_deleted_and_unbound_all_the_same(host: Host) -> None:
-    host.vhost.delete_exchange(b"no")
-    host.vhost.unbind(b"no", Destination(b"q", False), b"k")
-    assert host.vhost.delete_queue(b"no", None) == 0
+    host.vhost.exchange_definitions.delete(b"no")
+    host.vhost.bindings.unbind(b"no", Destination(b"q", False), b"k")
+    assert host.vhost.queue_definitions.delete(b"no", None) == 0
 
 
 def test_headers_count_where_a_binding_leads_to_an_exchange() -> None:
     vhost = Host().vhost
-    vhost.declare_queue(b"q")
-    vhost.declare_exchange(b"x", "direct")
-    vhost.bind(b"x", Destination(b"q", False), b"k")
-    assert not vhost.looks_at_headers(b"x")
+    vhost.queue_definitions.declare(b"q")
+    vhost.exchange_definitions.declare(b"x", "direct")
+    vhost.bindings.bind(b"x", Destination(b"q", False), b"k")
+    assert not vhost.router.looks_at_headers(b"x")
     for _ in range(2):
-        vhost.bind(b"x", Destination(b"amq.headers", True), b"k")
-    assert vhost.looks_at_headers(b"x")
-    vhost.unbind(b"x", Destination(b"amq.headers", True), b"k")
-    assert not vhost.looks_at_headers(b"x")
-    assert vhost.looks_at_headers(b"amq.headers")
+        vhost.bindings.bind(b"x", Destination(b"amq.headers", True), b"k")
+    assert vhost.router.looks_at_headers(b"x")
+    vhost.bindings.unbind(b"x", Destination(b"amq.headers", True), b"k")
+    assert not vhost.router.looks_at_headers(b"x")
+    assert vhost.router.looks_at_headers(b"amq.headers")
 
 
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
@@ -274,21 +294,21 @@ def test_a_binding_with_a_filter_passes_only_some_messages(kind: str) -> None:
     host = Host()
     low, dollars, high = (b'{"n": %d}' % number for number in (5, 60, 70))
     of = {low: {"unit": "EUR"}, dollars: {"unit": "USD"}, high: {"unit": "EUR"}}
-    host.vhost.reader = Headers(of)
-    host.vhost.declare_exchange(b"x", kind)
+    host.vhost.router.reader = Headers(of)
+    host.vhost.exchange_definitions.declare(b"x", kind)
     for name in ("some", "twice", "all"):
         host.queue(name)
     filtered = {"x-treecast-filter": "n > 5 and headers.unit == EUR or topic == other"}
     match = {"unit": "EUR", "x-match": "any"} if kind == "headers" else {}
     for name, arguments in (("some", filtered), ("twice", filtered), ("twice", {}), ("all", {})):
-        host.vhost.bind(b"x", Destination(name.encode(), False), b"k", match | arguments)
+        host.vhost.bindings.bind(b"x", Destination(name.encode(), False), b"k", match | arguments)
     for body in (low, dollars, high):
         host.publish(body, exchange="x", key="k")
     every = [low, high] if kind == "headers" else [low, dollars, high]
     assert host.drained("some") == [high]
     assert host.drained("twice") == host.drained("all") == every
-    host.vhost.unbind(b"x", Destination(b"some", False), b"k", match | filtered)
-    host.vhost.unbind(b"x", Destination(b"twice", False), b"k", match | filtered)
+    host.vhost.bindings.unbind(b"x", Destination(b"some", False), b"k", match | filtered)
+    host.vhost.bindings.unbind(b"x", Destination(b"twice", False), b"k", match | filtered)
     assert not by_content(host.vhost.exchanges, b"x")
     host.publish(high, exchange="x", key="k")
     assert (host.drained("some"), host.drained("twice")) == ([], [high])
@@ -296,26 +316,26 @@ def test_a_binding_with_a_filter_passes_only_some_messages(kind: str) -> None:
 
 def test_filters_behind_other_exchanges_are_asked_for_each_message() -> None:
     host = Host()
-    host.vhost.reader = Headers({})
+    host.vhost.router.reader = Headers({})
     for name in (b"far", b"near", b"front"):
-        host.vhost.declare_exchange(name, "fanout")
-    host.vhost.declare_exchange(b"before", "direct", arguments={"alternate-exchange": "front"})
-    host.vhost.bind(b"near", Destination(b"far", True), b"")
-    host.vhost.bind(b"front", Destination(b"near", True), b"")
+        host.vhost.exchange_definitions.declare(name, "fanout")
+    host.vhost.exchange_definitions.declare(b"before", "direct", arguments={"alternate-exchange": "front"})
+    host.vhost.bindings.bind(b"near", Destination(b"far", True), b"")
+    host.vhost.bindings.bind(b"front", Destination(b"near", True), b"")
     host.queue("q")
     names = (b"before", b"front", b"near", b"far", b"", b"amq.fanout")
     assert not any(by_content(host.vhost.exchanges, name) for name in names)
-    host.vhost.bind(b"far", Destination(b"q", False), b"", {"x-treecast-filter": "n > 5"})
+    host.vhost.bindings.bind(b"far", Destination(b"q", False), b"", {"x-treecast-filter": "n > 5"})
     found = [name for name in names if by_content(host.vhost.exchanges, name)]
     assert found == [b"before", b"front", b"near", b"far"]
 
 
 def test_dead_letters_pass_a_filter_one_by_one() -> None:
     host = Host()
-    host.vhost.reader = Headers({})
-    host.vhost.declare_exchange(b"dead", "fanout")
+    host.vhost.router.reader = Headers({})
+    host.vhost.exchange_definitions.declare(b"dead", "fanout")
     host.queue("grave")
-    host.vhost.bind(b"dead", Destination(b"grave", False), b"", {"x-treecast-filter": "n > 5"})
+    host.vhost.bindings.bind(b"dead", Destination(b"grave", False), b"", {"x-treecast-filter": "n > 5"})
     queue, taker = host.queue("q", dead_letter_exchange="dead"), Taker("t")
     host.vhost.consume(queue, taker, host.now)
     bodies = [b'{"n": %d}' % number for number in (1, 9, 2, 8)]
@@ -331,9 +351,9 @@ UNREADABLE = [("direct", "n <"), ("direct", 7), ("direct", "x" * 5000), ("x-loca
 
 @pytest.mark.parametrize(("kind", "text"), UNREADABLE)
 def test_filters_that_cannot_be_read_are_refused(host: Host, kind: str, text: object) -> None:
-    host.vhost.declare_exchange(b"x", kind)
+    host.vhost.exchange_definitions.declare(b"x", kind)
     host.queue("q")
     with pytest.raises(Refusal, match="x-treecast-filter") as refusal:
-        host.vhost.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": text})
+        host.vhost.bindings.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": text})
     assert refusal.value.reason is Reason.PRECONDITION_FAILED
     assert not host.vhost.exchanges[b"x"].bindings

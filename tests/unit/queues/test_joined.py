@@ -42,7 +42,7 @@ def pair() -> tuple[Net, Host, Host]:
 def with_stand_in() -> tuple[Net, Host, Host, RemoteQueue]:
     """Two hosts, and the stand-in at the second one for queue `q` of the first."""
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     queue = two.vhost.queues[b"q"]
     assert isinstance(queue, RemoteQueue)
@@ -56,7 +56,7 @@ def shape(host: Host) -> object:
         {name: exchange.definition for name, exchange in vhost.exchanges.items()},
         {name: queue.definition for name, queue in vhost.queues.items()},
         {(name, key) for name, exchange in vhost.exchanges.items() for key in exchange.bindings},
-        dict(vhost.policies),
+        dict(vhost.policies.users),
     )
 
 
@@ -75,10 +75,10 @@ def home(host: Host, name: bytes) -> int:
 
 def test_a_definition_is_known_everywhere_before_its_answer() -> None:
     net, one, two = pair()
-    one.vhost.declare_exchange(b"x", "topic")
-    one.vhost.declare_queue(b"q", arguments={"x-max-length": 3})
-    one.vhost.bind(b"x", Destination(b"q", False), b"a.#")
-    one.vhost.set_policy(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
+    one.vhost.exchange_definitions.declare(b"x", "topic")
+    one.vhost.queue_definitions.declare(b"q", arguments={"x-max-length": 3})
+    one.vhost.bindings.bind(b"x", Destination(b"q", False), b"a.#")
+    one.vhost.policies.set(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
     shared = one.joined.definitions
     assert shared.known < shared.version
     net.settle()
@@ -88,8 +88,8 @@ def test_a_definition_is_known_everywhere_before_its_answer() -> None:
     assert two.vhost.queues[b"q"].arguments.message_ttl == 7
     late = net.add(3)
     assert shape(late) == shape(one)
-    two.vhost.delete_exchange(b"x")
-    two.vhost.delete_policy("p", 0.0)
+    two.vhost.exchange_definitions.delete(b"x")
+    two.vhost.policies.delete("p", 0.0)
     net.settle()
     assert shape(one) == shape(two) == shape(late)
     assert b"x" not in one.vhost.exchanges
@@ -99,7 +99,7 @@ def test_the_messages_of_a_queue_that_was_declared_twice_come_together() -> None
     net, one, two = pair()
     net.coordinator_away = True
     for host in (one, two):
-        host.vhost.declare_queue(b"q")
+        host.vhost.queue_definitions.declare(b"q")
         host.publish(run(b"of %d" % host.number))
     loser = two.consume(b"q", 0)
     net.settle()
@@ -130,9 +130,9 @@ def test_deleting_a_virtual_host_deletes_its_queues_of_all_hosts() -> None:
     for host in (one, two):
         vhost = host.add_vhost("v")
         host.joined.definitions.use(vhost)
-        vhost.sharing.declared("vhost", b"", {})
-        vhost.declare_queue(b"q%d" % host.number)
-        vhost.set_policy(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
+        vhost.ledger.sharing.declared("vhost", b"", {})
+        vhost.queue_definitions.declare(b"q%d" % host.number)
+        vhost.policies.set(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
     net.settle()
     one.remove_vhost("v")
     net.settle()
@@ -144,10 +144,10 @@ def test_deleting_a_virtual_host_deletes_its_queues_of_all_hosts() -> None:
 def test_an_exchange_that_was_declared_differently_is_the_first_ones() -> None:
     net, one, two = pair()
     net.coordinator_away = True
-    one.vhost.declare_exchange(b"x", "topic")
-    two.vhost.declare_exchange(b"x", "fanout")
-    two.vhost.declare_queue(b"q")
-    two.vhost.bind(b"x", Destination(b"q", False), b"a.*")
+    one.vhost.exchange_definitions.declare(b"x", "topic")
+    two.vhost.exchange_definitions.declare(b"x", "fanout")
+    two.vhost.queue_definitions.declare(b"q")
+    two.vhost.bindings.bind(b"x", Destination(b"q", False), b"a.*")
     net.coordinator_away = False
     net.settle()
     assert shape(one) == shape(two)
@@ -157,11 +157,11 @@ def test_an_exchange_that_was_declared_differently_is_the_first_ones() -> None:
 
 def test_a_transient_queue_ends_with_its_host() -> None:
     net, one, two = pair()
-    one.vhost.declare_queue(b"mine", exclusive=True, owner=one)
-    one.vhost.bind(b"amq.fanout", Destination(b"mine", False), b"", None, one)
+    one.vhost.queue_definitions.declare(b"mine", exclusive=True, owner=one)
+    one.vhost.bindings.bind(b"amq.fanout", Destination(b"mine", False), b"", None, one)
     net.settle()
     with pytest.raises(Refusal, match="locked"):
-        two.vhost.owned(b"mine", two)
+        two.vhost.router.owned(b"mine", two)
     net.cut(1, 2)
     del net.hosts[1]
     net.down.clear()
@@ -176,11 +176,11 @@ def test_a_queue_that_gets_its_definition_back_keeps_its_bindings() -> None:
     """The second host declares and deletes a queue before it knows that the first has one of that name."""
     net, one, two = pair()
     net.coordinator_away = True
-    one.vhost.declare_queue(b"q")
-    one.vhost.bind(b"amq.fanout", Destination(b"q", False), b"")
+    one.vhost.queue_definitions.declare(b"q")
+    one.vhost.bindings.bind(b"amq.fanout", Destination(b"q", False), b"")
     net.settle()
-    two.vhost.declare_queue(b"q")
-    two.vhost.delete_queue(b"q", None)
+    two.vhost.queue_definitions.declare(b"q")
+    two.vhost.queue_definitions.delete(b"q", None)
     net.settle()
     net.coordinator_away = False
     net.settle()
@@ -208,21 +208,23 @@ def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int
         vhost, name = net.hosts[who + 1].vhost, NAMES[which]
         try:
             if what == 0:
-                vhost.declare_exchange(name, "fanout" if who else "direct", auto_delete=which == 1)
+                vhost.exchange_definitions.declare(
+                    name, "fanout" if who else "direct", auto_delete=which == 1
+                )
             elif what == 1:
-                vhost.delete_exchange(name)
+                vhost.exchange_definitions.delete(name)
             elif what == 2:
-                vhost.declare_queue(name)
+                vhost.queue_definitions.declare(name)
             elif what == 3 and name in vhost.queues and vhost.queues[name].home == 0:
-                vhost.delete_queue(name, None)
+                vhost.queue_definitions.delete(name, None)
             elif what == 4:
-                vhost.bind(name, Destination(NAMES[0], False), b"k")
+                vhost.bindings.bind(name, Destination(NAMES[0], False), b"k")
             elif what == 5:
-                vhost.unbind(name, Destination(NAMES[0], False), b"k")
+                vhost.bindings.unbind(name, Destination(NAMES[0], False), b"k")
             elif what == 6:  # the first one also to itself
-                vhost.bind(name, Destination(NAMES[0], True), b"k")
+                vhost.bindings.bind(name, Destination(NAMES[0], True), b"k")
             elif what == 7:
-                vhost.unbind(name, Destination(NAMES[0], True), b"k")
+                vhost.bindings.unbind(name, Destination(NAMES[0], True), b"k")
         except Refusal:
             pass
         if settle:
@@ -243,11 +245,11 @@ def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int
 def test_a_publish_is_matched_once_and_goes_to_each_home_once() -> None:
     net, one, two = pair()
     third = net.add(3)
-    third.vhost.declare_exchange(b"x", "fanout")
+    third.vhost.exchange_definitions.declare(b"x", "fanout")
     for host, name in ((one, b"1"), (two, b"2a"), (two, b"2b")):
-        host.vhost.declare_queue(name)
+        host.vhost.queue_definitions.declare(name)
         net.settle()
-        third.vhost.bind(b"x", Destination(name, False), b"")
+        third.vhost.bindings.bind(b"x", Destination(name, False), b"")
     net.settle()
     assert third.publish(run(b"m", b"n", exchange="x"))
     assert third.joined.spools.waiting == 2
@@ -260,8 +262,8 @@ def test_a_publish_is_matched_once_and_goes_to_each_home_once() -> None:
 
 def test_a_dead_letter_reaches_a_queue_of_another_host() -> None:
     net, one, two = pair()
-    two.vhost.declare_queue(b"dead")
-    one.vhost.declare_queue(
+    two.vhost.queue_definitions.declare(b"dead")
+    one.vhost.queue_definitions.declare(
         b"q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     )
     net.settle()
@@ -277,7 +279,7 @@ def test_a_dead_letter_reaches_a_queue_of_another_host() -> None:
 
 def test_a_home_that_does_not_take_messages_yet_is_asked_again() -> None:
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     one.refuses = True
     two.publish(run(b"m"))
@@ -303,7 +305,7 @@ def test_a_home_that_does_not_take_messages_yet_is_asked_again() -> None:
 def test_each_message_comes_once_and_in_order_at_any_cuts(seed: int) -> None:
     rng = random.Random(seed)
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     for number in range(60):
         two.publish(run(b"%d" % number, persistent=rng.random() < 0.7))
@@ -326,7 +328,7 @@ def test_only_persistent_messages_of_another_host_wait_for_the_store(
     persistent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     bodies: list[bytes] = []
     monkeypatch.setattr(two, "carry", lambda host, number, body: bodies.append(body))
@@ -344,7 +346,7 @@ def test_only_persistent_messages_of_another_host_wait_for_the_store(
 def test_nothing_is_lost_or_settled_twice_by_far_consumers(seed: int) -> None:
     rng = random.Random(seed)
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     bodies = [b"%d" % number for number in range(40)]
     for body in bodies:
@@ -384,7 +386,7 @@ def _settle_some(rng: random.Random, taker: Taker, part: Part, done: list[bytes]
 
 def test_calls_about_a_queue_of_another_host() -> None:
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     one.publish(run(b"a", b"b"))
     counted = two.ask(b"q", Ask.COUNT)
@@ -407,7 +409,7 @@ def test_calls_about_a_queue_of_another_host() -> None:
     assert purged.messages == 1
     two.ask(b"q", Ask.DELETE)
     assert b"q" not in two.vhost.queues
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     net.cut(1, 2)
     with pytest.raises(
@@ -444,7 +446,7 @@ def test_a_call_that_was_not_sent_yet_is_answered_if_its_host_goes_away() -> Non
 def test_what_was_got_too_late_returns_to_its_queue_at_once() -> None:
     """The home cannot know that nobody has seen it: it is redelivered with the flag."""
     net, one, two = pair()
-    one.vhost.declare_queue(b"q")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     one.publish(run(b"a", b"b"))
     two.impatient = True
@@ -473,17 +475,17 @@ def test_definitions_with_any_fields_are_told_as_they_are(data: bytes) -> None:
 
 def test_a_binding_matches_and_is_unbound_at_every_host_whatever_its_arguments() -> None:
     net, one, two = pair()
-    one.vhost.declare_exchange(b"h", "headers")
-    one.vhost.declare_queue(b"q")
+    one.vhost.exchange_definitions.declare(b"h", "headers")
+    one.vhost.queue_definitions.declare(b"q")
     net.settle()
     for value in (Decimal("1.50"), bytearray(b"\xff"), bytearray(b"text"), b"\xff", [Decimal(1)], 1.0, None):
         arguments = {"v": value}
-        one.vhost.bind(b"h", Destination(b"q", False), b"", arguments)
+        one.vhost.bindings.bind(b"h", Destination(b"q", False), b"", arguments)
         net.settle()
         for host in (one, two):
-            host.vhost.reader = Headers({b"m": arguments})
+            host.vhost.router.reader = Headers({b"m": arguments})
             assert [queue.name for queue in host.vhost.route(run(b"m", exchange="h"))] == [b"q"], value
-        two.vhost.unbind(b"h", Destination(b"q", False), b"", arguments)
+        two.vhost.bindings.unbind(b"h", Destination(b"q", False), b"", arguments)
         net.settle()
         assert not one.vhost.exchanges[b"h"].bindings
     assert not [key for key in net.entries if key.startswith("5:")]

@@ -21,7 +21,7 @@ def three(**arguments: object) -> tuple[Net, list[Host]]:
     net = Net()
     hosts = [net.add(number) for number in (1, 2, 3)]
     asked = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    hosts[0].vhost.declare_queue(b"q", arguments=asked)
+    hosts[0].vhost.queue_definitions.declare(b"q", arguments=asked)
     net.settle()
     return net, hosts
 

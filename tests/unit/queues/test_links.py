@@ -42,7 +42,7 @@ class Home:
     def __init__(self) -> None:
         net = Net()
         self.host: Host = net.add(1)
-        self.host.vhost.declare_queue(b"q")
+        self.host.vhost.queue_definitions.declare(b"q")
         net.settle()
         self.methods = Methods()
         entries = [

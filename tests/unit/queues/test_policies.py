@@ -20,7 +20,7 @@ def set_policy(
     **definition: object,
 ) -> None:
     said = {key.replace("_", "-"): value for key, value in definition.items()}
-    host.vhost.set_policy(Policy(name, pattern, said, priority, apply_to), host.now, operator=operator)
+    host.vhost.policies.set(Policy(name, pattern, said, priority, apply_to), host.now, operator=operator)
 
 
 def test_the_lower_of_two_numbers_counts_and_the_queues_own_word_else(host: Host) -> None:
@@ -56,7 +56,7 @@ def test_only_the_policy_of_the_highest_priority_counts(host: Host) -> None:
     assert (queue.arguments.message_ttl, queue.arguments.max_length) == (-1, 1)
     assert queue.policies[0] is not None
     assert queue.policies[0].name == "high"
-    host.vhost.delete_policy("high", host.now)
+    host.vhost.policies.delete("high", host.now)
     assert (queue.arguments.message_ttl, queue.arguments.max_length) == (1000, -1)
 
 
@@ -77,7 +77,7 @@ def test_what_a_policy_applies_to(
     set_policy(host, apply_to=apply_to, max_length=5, alternate_exchange="alt")
     assert host.queue("q").arguments.max_length == classic
     assert host.queue("r", queue_type="quorum").arguments.max_length == quorum
-    assert host.vhost.declare_exchange(b"x", "fanout").alternate == exchange
+    assert host.vhost.exchange_definitions.declare(b"x", "fanout").alternate == exchange
 
 
 def test_a_policy_of_what_a_queue_type_does_not_know_is_for_others(host: Host) -> None:
@@ -122,14 +122,14 @@ def test_a_time_to_live_counts_for_what_comes_after(host: Host) -> None:
 
 
 def test_an_alternate_exchange_by_policy_is_used_at_once(host: Host) -> None:
-    host.vhost.declare_exchange(b"x", "direct")
-    host.vhost.declare_exchange(b"alt", "fanout")
+    host.vhost.exchange_definitions.declare(b"x", "direct")
+    host.vhost.exchange_definitions.declare(b"alt", "fanout")
     host.queue("q")
     host.bind("alt", "q")
     assert not host.vhost.publish(run(b"1", exchange="x"), host.now)[0]
     set_policy(host, apply_to="exchanges", pattern="^x$", alternate_exchange="alt")
     assert host.vhost.publish(run(b"2", exchange="x"), host.now)[0]
-    host.vhost.delete_policy("p", host.now)
+    host.vhost.policies.delete("p", host.now)
     assert not host.vhost.publish(run(b"3", exchange="x"), host.now)[0]
 
 
@@ -165,15 +165,15 @@ def test_a_definition_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(Refusal, match=words):
         set_policy(host, **definition)  # type: ignore[arg-type]
-    assert not host.vhost.policies
+    assert not host.vhost.policies.users
 
 
 def test_patterns_take_linear_time_and_may_look_ahead(host: Host) -> None:
     set_policy(host, name="slow", pattern="^(a|aa)+$", max_length=1)
     set_policy(host, name="own", pattern="^(?!amq\\.|a).*", max_length=2)
-    assert for_queue(host.vhost.policies, b"a" * 45 + b"x", QueueType.CLASSIC) is None
+    assert for_queue(host.vhost.policies.users, b"a" * 45 + b"x", QueueType.CLASSIC) is None
     for name, policy in ((b"a" * 45, "slow"), (b"orders", "own")):
-        found = for_queue(host.vhost.policies, name, QueueType.CLASSIC)
+        found = for_queue(host.vhost.policies.users, name, QueueType.CLASSIC)
         assert found is not None
         assert found.name == policy
     with pytest.raises(Refusal, match="regular expression"):

@@ -58,7 +58,7 @@ def test_a_queue_does_what_the_reference_does(
     kind: dict[str, object], program: list[tuple[str, int, int, int]], spills: bool
 ) -> None:
     host = Host(QueueSettings(resident_bytes=20, page_entries=3) if spills else None)
-    host.vhost.declare_exchange(b"dlx", "fanout")
+    host.vhost.exchange_definitions.declare(b"dlx", "fanout")
     host.queue("dead")
     host.bind("dlx", "dead")
     queue = host.queue("q", dead_letter_exchange="dlx", **kind)

@@ -63,7 +63,7 @@ class Site:
 
     def queue(self, name: str = "q", **arguments: object) -> MessageQueue:
         asked = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-        return self.vhost.declare_queue(name.encode(), arguments=asked, now=self.now)
+        return self.vhost.queue_definitions.declare(name.encode(), arguments=asked, now=self.now)
 
     def publish(self, *bodies: bytes, key: str = "q", exchange: str = "", persistent: bool = True) -> None:
         self.vhost.publish(run(*bodies, key=key, exchange=exchange, persistent=persistent), self.now)
@@ -104,7 +104,7 @@ def test_changes_are_pending_until_they_are_written(tmp_path: Path) -> None:
         lambda: site.vhost.queues[b"q"].settle(taker.parts[0], 0, 1, taker),
         lambda: site.vhost.queues[b"q"].requeue(taker.parts[0], 1, 1, taker, site.now, failed=True),
         lambda: site.journal.recorder("/").noted("taken", b"7", {"run": 1, "number": 2}),
-        lambda: site.vhost.delete_queue(b"q", None),
+        lambda: site.vhost.queue_definitions.delete(b"q", None),
     ]
     taker = Taker("t")
     for change in changes:
@@ -117,8 +117,8 @@ def test_changes_are_pending_until_they_are_written(tmp_path: Path) -> None:
 
 def test_filters_of_bindings_are_there_again(site: Site) -> None:
     site.queue()
-    site.vhost.declare_exchange(b"x", "topic")
-    site.vhost.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": "n > 5"})
+    site.vhost.exchange_definitions.declare(b"x", "topic")
+    site.vhost.bindings.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": "n > 5"})
     site.store.flush()
     site.kill()
     assert by_content(site.vhost.exchanges, b"x")
@@ -167,25 +167,25 @@ FIELDS = {
 
 def test_arguments_of_all_types_are_there_again(site: Site) -> None:
     destination = Destination(b"q", False)
-    site.vhost.declare_exchange(b"h", "headers", arguments=FIELDS)
-    site.vhost.declare_queue(b"q", arguments=FIELDS)
+    site.vhost.exchange_definitions.declare(b"h", "headers", arguments=FIELDS)
+    site.vhost.queue_definitions.declare(b"q", arguments=FIELDS)
     for name, value in FIELDS.items():
-        site.vhost.bind(b"h", destination, name.encode(), {name: value})
+        site.vhost.bindings.bind(b"h", destination, name.encode(), {name: value})
     site.store.flush()
     for _ in range(2):
         site.kill()
         assert repr(site.vhost.exchanges[b"h"].arguments) == repr(FIELDS)
         assert repr(site.vhost.queues[b"q"].asked) == repr(FIELDS)
-        site.vhost.declare_queue(b"q", arguments=FIELDS)
+        site.vhost.queue_definitions.declare(b"q", arguments=FIELDS)
         for name, value in FIELDS.items():
             arguments = {name: value}
-            site.vhost.reader = Headers({b"m": arguments})
+            site.vhost.router.reader = Headers({b"m": arguments})
             assert b"q" in [queue.name for queue in site.vhost.route(run(b"m", exchange="h"))], name
-            site.vhost.unbind(b"h", destination, name.encode(), arguments)
+            site.vhost.bindings.unbind(b"h", destination, name.encode(), arguments)
             assert (
                 binding_of(destination, name.encode(), arguments) not in site.vhost.exchanges[b"h"].bindings
             )
-            site.vhost.bind(b"h", destination, name.encode(), arguments)
+            site.vhost.bindings.bind(b"h", destination, name.encode(), arguments)
     assert len(site.vhost.exchanges[b"h"].bindings) == len(FIELDS)
 
 
@@ -193,9 +193,9 @@ def test_arguments_that_were_stored_as_plain_msgpack_are_there_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entries, "encoded", msgspec.msgpack.encode)
-    site.vhost.declare_exchange(b"h", "headers", arguments=FIELDS)
-    site.vhost.declare_queue(b"q", arguments=FIELDS)
-    site.vhost.bind(b"h", Destination(b"q", False), b"k", FIELDS)
+    site.vhost.exchange_definitions.declare(b"h", "headers", arguments=FIELDS)
+    site.vhost.queue_definitions.declare(b"q", arguments=FIELDS)
+    site.vhost.bindings.bind(b"h", Destination(b"q", False), b"k", FIELDS)
     site.store.flush()
     monkeypatch.undo()
     left = {**FIELDS, "decimal": "1.50", "bytes": b"\xff\x00"}  # what the form did not tell is lost
@@ -205,21 +205,23 @@ def test_arguments_that_were_stored_as_plain_msgpack_are_there_again(
         assert repr(site.vhost.exchanges[b"h"].arguments) == repr(left)
         assert repr(site.vhost.queues[b"q"].asked) == repr(left)
         assert [repr(one) for one in site.vhost.exchanges[b"h"].bindings.values()] == [repr(left)]
-        site.vhost.bind(b"h", Destination(b"q", False), b"more", FIELDS)
-        site.vhost.unbind(b"h", Destination(b"q", False), b"more", FIELDS)
+        site.vhost.bindings.bind(b"h", Destination(b"q", False), b"more", FIELDS)
+        site.vhost.bindings.unbind(b"h", Destination(b"q", False), b"more", FIELDS)
         site.store.flush()
 
 
 def test_definitions_are_there_again(site: Site) -> None:
-    site.vhost.declare_exchange(b"e", "topic", arguments={"alternate-exchange": "amq.fanout"})
-    site.vhost.declare_exchange(b"gone", "direct")
+    site.vhost.exchange_definitions.declare(b"e", "topic", arguments={"alternate-exchange": "amq.fanout"})
+    site.vhost.exchange_definitions.declare(b"gone", "direct")
     site.queue(max_length=3)
-    site.vhost.declare_queue(b"", generated=b"amq.gen-1", now=site.now)
-    site.vhost.declare_queue(b"transient", exclusive=True, owner=site, now=site.now)
-    site.vhost.bind(b"e", Destination(b"q", False), b"a.#", {"k": [1, True, "x"]})
-    site.vhost.bind(b"amq.headers", Destination(b"amq.gen-1", False), b"", {"x-match": "any", "n": 1})
-    site.vhost.bind(b"gone", Destination(b"q", False), b"k")
-    site.vhost.delete_exchange(b"gone")
+    site.vhost.queue_definitions.declare(b"", generated=b"amq.gen-1", now=site.now)
+    site.vhost.queue_definitions.declare(b"transient", exclusive=True, owner=site, now=site.now)
+    site.vhost.bindings.bind(b"e", Destination(b"q", False), b"a.#", {"k": [1, True, "x"]})
+    site.vhost.bindings.bind(
+        b"amq.headers", Destination(b"amq.gen-1", False), b"", {"x-match": "any", "n": 1}
+    )
+    site.vhost.bindings.bind(b"gone", Destination(b"q", False), b"k")
+    site.vhost.exchange_definitions.delete(b"gone")
     site.store.flush()
     for _ in range(2):
         site.kill()
@@ -227,7 +229,7 @@ def test_definitions_are_there_again(site: Site) -> None:
         assert b"gone" not in site.vhost.exchanges
         assert set(site.vhost.queues) == {b"q", b"amq.gen-1"}
         assert site.vhost.queues[b"q"].arguments.max_length == 3
-        assert [source for source, _ in site.vhost.bindings_of(Destination(b"q", False))] == [b"e"]
+        assert [source for source, _ in site.vhost.bindings.of(Destination(b"q", False))] == [b"e"]
         assert len(site.vhost.exchanges[b"amq.headers"].bindings) == 1
     site.queue(max_length=3)  # with the same arguments
     site.publish(b"by topic", key="a.b", exchange="e")
@@ -237,7 +239,7 @@ def test_definitions_are_there_again(site: Site) -> None:
 
 
 def test_of_notes_the_last_one_is_there_again(site: Site) -> None:
-    noted = site.vhost.recorder.noted
+    noted = site.vhost.ledger.recorder.noted
     assert site.store.only_notes
     for number in range(100):
         noted("taken", b"2", {"run": 1, "number": number})
@@ -275,14 +277,14 @@ def test_messages_are_more_than_notes(site: Site) -> None:
 def test_policies_are_there_again(site: Site) -> None:
     site.queue()
     policy = Policy("p", "^q$", {"max-length": 2}, 3, "queues")
-    site.vhost.set_policy(policy, site.now)
-    site.vhost.set_policy(Policy("o", "^q$", {"max-length": 1}), site.now, operator=True)
-    site.vhost.set_policy(Policy("gone", ".*", {"max-length": 0}, 9), site.now)
-    site.vhost.delete_policy("gone", site.now)
+    site.vhost.policies.set(policy, site.now)
+    site.vhost.policies.set(Policy("o", "^q$", {"max-length": 1}), site.now, operator=True)
+    site.vhost.policies.set(Policy("gone", ".*", {"max-length": 0}, 9), site.now)
+    site.vhost.policies.delete("gone", site.now)
     site.store.flush()
     site.kill()
-    assert site.vhost.policies == {"p": policy}
-    assert list(site.vhost.operator_policies) == ["o"]
+    assert site.vhost.policies.users == {"p": policy}
+    assert list(site.vhost.policies.operators) == ["o"]
     assert site.vhost.queues[b"q"].arguments.max_length == 1
 
 
@@ -291,7 +293,7 @@ def test_a_queue_of_the_same_name_does_not_have_what_was_in_the_one_before(site:
     site.queue("other")
     site.publish(b"old")
     site.publish(b"kept", key="other")
-    site.vhost.delete_queue(b"q", None)
+    site.vhost.queue_definitions.delete(b"q", None)
     site.queue()
     site.publish(b"new")
     site.store.flush()
@@ -316,7 +318,7 @@ def test_times_to_live_go_on(site: Site) -> None:
 def test_a_body_is_on_the_disk_once_for_all_queues(site: Site) -> None:
     for number in range(20):
         site.queue(f"q{number}")
-        site.vhost.bind(b"amq.fanout", Destination(b"q%d" % number, False), b"")
+        site.vhost.bindings.bind(b"amq.fanout", Destination(b"q%d" % number, False), b"")
     before = site.store.size
     site.publish(bytes(10_000), exchange="amq.fanout")
     site.store.flush()
@@ -397,7 +399,7 @@ class Program:
         self.model.queues[name] = []
 
     def delete(self, name: str) -> None:
-        self.site.vhost.delete_queue(name.encode(), None)
+        self.site.vhost.queue_definitions.delete(name.encode(), None)
         del self.model.queues[name]
         self.given = [one for one in self.given if one[0] != name]
 
@@ -588,11 +590,11 @@ def test_what_is_settled_stays_so_however_many_files_a_kill_leaves(tmp_path: Pat
 
 def test_a_name_that_is_too_long_and_was_stored_before_it_was_refused(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    site.vhost.restoring = True
-    site.vhost.declare_exchange(b"e" * 300, "fanout")
-    site.vhost.declare_queue(b"q" * 300)
-    site.vhost.bind(b"e" * 300, Destination(b"q" * 300, False), b"k" * 300)
-    site.vhost.restoring = False
+    site.vhost.ledger.restoring = True
+    site.vhost.exchange_definitions.declare(b"e" * 300, "fanout")
+    site.vhost.queue_definitions.declare(b"q" * 300)
+    site.vhost.bindings.bind(b"e" * 300, Destination(b"q" * 300, False), b"k" * 300)
+    site.vhost.ledger.restoring = False
     site.store.flush()
     site.kill()
     assert b"e" * 300 in site.vhost.exchanges

@@ -270,28 +270,28 @@ class Logs:
 
 def test_a_stream_in_a_virtual_host() -> None:
     vhost, logs = Host().vhost, Logs()
-    vhost.streams = logs
-    stream = vhost.declare_queue(b"s", arguments={"x-queue-type": "stream", "x-max-age": "1h"})
+    vhost.queue_definitions.streams = logs
+    stream = vhost.queue_definitions.declare(b"s", arguments={"x-queue-type": "stream", "x-max-age": "1h"})
     assert stream.arguments.max_age == 3600
     vhost.departed = False
     assert vhost.publish(run_of(b"x"), 0.0) == (True, [])
     assert vhost.departed  # so the confirm waits, also of a transient message
     assert [run.count for run in logs.made[b"s"].records] == [1]
-    vhost.delete_queue(b"s", None)
+    vhost.queue_definitions.delete(b"s", None)
     assert logs.made[b"s"].deleted
 
 
 def test_a_stream_that_loses_its_name_keeps_its_log() -> None:
     vhost, logs = Host().vhost, Logs()
-    vhost.streams = logs
-    stream = vhost.declare_queue(b"s", arguments={"x-queue-type": "stream"})
+    vhost.queue_definitions.streams = logs
+    stream = vhost.queue_definitions.declare(b"s", arguments={"x-queue-type": "stream"})
     assert vhost.displace(stream, 0.0) == []
     assert not logs.made[b"s"].deleted
 
 
 def test_a_host_without_logs_refuses_streams() -> None:
     with pytest.raises(Refusal) as refused:
-        Host().vhost.declare_queue(b"s", arguments={"x-queue-type": "stream"})
+        Host().vhost.queue_definitions.declare(b"s", arguments={"x-queue-type": "stream"})
     assert refused.value.reason is Reason.NOT_IMPLEMENTED
 
 
@@ -314,11 +314,11 @@ def hosts(log: Log) -> tuple[Net, joined_hosts.Host, joined_hosts.Host]:
     net = Net()
     one, two = net.add(1), net.add(2)
     for host in (one, two):
-        host.vhost.streams = OneLog(log)
-    two.vhost.declare_queue(b"s", arguments={"x-queue-type": "stream"})
-    two.vhost.declare_queue(b"q")
+        host.vhost.queue_definitions.streams = OneLog(log)
+    two.vhost.queue_definitions.declare(b"s", arguments={"x-queue-type": "stream"})
+    two.vhost.queue_definitions.declare(b"q")
     for name in (b"s", b"q"):
-        two.vhost.bind(b"amq.fanout", Destination(name, False), b"")
+        two.vhost.bindings.bind(b"amq.fanout", Destination(name, False), b"")
     net.settle()
     return net, one, two
 
