@@ -40,22 +40,24 @@ def ipv4(destination: int) -> bytes:
 
 
 def bitmask(switch: Switch) -> None:
-    switch.control.set_register("I.ports", 256, 0b11110)
+    switch.control.register("I.ports").write(256, 0b11110)
     replicas = tuple(Replica(port) for port in range(1, 5))
-    switch.control.insert_multicast_group(MulticastGroup(0b11110, replicas))
+    switch.control.replication.insert_group(MulticastGroup(0b11110, replicas))
 
 
 def router(switch: Switch) -> None:
     for prefix in (8, 16, 24):
         mask = bits.prefix_mask(prefix, 32)
         call = ActionCall("I.route", {"next_hop": 7, "port": 2})
-        switch.control.insert("I.routes", Entry({"h.ipv4.dst": LpmMatch(0x0A010203 & mask, prefix)}, call))
+        switch.control.table("I.routes").insert(
+            Entry({"h.ipv4.dst": LpmMatch(0x0A010203 & mask, prefix)}, call)
+        )
 
 
 def stare(switch: Switch) -> None:
-    switch.control.set_register("StareIngress.subscribers", 256, 0b11110)
+    switch.control.register("StareIngress.subscribers").write(256, 0b11110)
     replicas = tuple(Replica(port) for port in range(1, 5))
-    switch.control.insert_multicast_group(MulticastGroup(0b11110, replicas))
+    switch.control.replication.insert_group(MulticastGroup(0b11110, replicas))
 
 
 SCENES: dict[Path, tuple[Callable[[Switch], None], bytes]] = {

@@ -146,83 +146,116 @@ class CommandLine:
 
 
 class Bmv2Control:
-    """The control plane calls that `Runner` makes."""
+    """The control plane that `Runner` uses."""
 
     def __init__(self, program: ir.Program, line: CommandLine) -> None:
-        self._program = program
-        self._tables = {table.name: table for table in program.tables}
+        self.replication = Bmv2Replication(line)
+        self._tables = {table.name: Bmv2Table(program, table, line) for table in program.tables}
         self._line = line
-        self._handles: dict[tuple[str, str], str] = {}  # by table and identity of the entry
-        self._nodes: dict[int, list[int]] = {}  # by group
-        self._sessions: dict[int, CloneSession] = {}
 
-    # --- tables
+    def table(self, name: str) -> Bmv2Table:
+        return self._tables[name]
 
-    def insert(self, table: str, entry: Entry, now: float = 0.0) -> None:
-        answer = self._line.do(add_command(self._program, self._tables[table], entry))
+    def counter(self, name: str) -> Bmv2Counter:
+        return Bmv2Counter(name, self._line)
+
+    def meter(self, name: str) -> Bmv2Meter:
+        return Bmv2Meter(name, self._line)
+
+    def register(self, name: str) -> Bmv2Register:
+        return Bmv2Register(name, self._line)
+
+
+class Bmv2Table:
+    def __init__(self, program: ir.Program, table: ir.Table, line: CommandLine) -> None:
+        self._program = program
+        self._table = table
+        self._line = line
+        self._handles: dict[str, str] = {}  # by identity of the entry
+
+    def insert(self, entry: Entry, now: float = 0.0) -> None:
+        answer = self._line.do(add_command(self._program, self._table, entry))
         handle = re.search(r"handle (\d+)", answer)
         if handle is None:
             raise ControlError(Problem.INVALID, answer.strip())
-        self._handles[table, _identity(entry.matches, entry.priority)] = handle[1]
+        self._handles[_identity(entry.matches, entry.priority)] = handle[1]
 
-    def delete(self, table: str, matches: Matches, priority: int = 0) -> None:
-        handle = self._handles.pop((table, _identity(matches, priority)))
-        self._line.do(f"table_delete {table} {handle}")
+    def delete(self, matches: Matches, priority: int = 0) -> None:
+        handle = self._handles.pop(_identity(matches, priority))
+        self._line.do(f"table_delete {self._table.name} {handle}")
 
-    def entries(self, table: str) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry]:
         """Yields nothing: here `table_clear` empties a table."""
-        self._line.do(f"table_clear {table}")
+        self._line.do(f"table_clear {self._table.name}")
         return iter(())
 
-    def set_default(self, table: str, action: ActionCall, now: float = 0.0) -> None:
-        self._line.do(" ".join(["table_set_default", table, *call_words(self._program, action)]))
+    def set_default(self, action: ActionCall) -> None:
+        self._line.do(" ".join(["table_set_default", self._table.name, *call_words(self._program, action)]))
 
-    # --- counters, meters, registers
-
-    def counter(self, name: str, index: int) -> CounterData:
-        return self._counted(f"counter_read {name} {index}")
-
-    def direct_counter(self, table: str, matches: Matches, priority: int = 0) -> CounterData:
-        handle = self._handles[table, _identity(matches, priority)]
+    def counter(self, matches: Matches, priority: int = 0) -> CounterData:
+        handle = self._handles[_identity(matches, priority)]
         raise ControlError(
-            Problem.INVALID, f"direct counters of {table} (entry {handle}) have no name in the adapter"
+            Problem.INVALID,
+            f"direct counters of {self._table.name} (entry {handle}) have no name in the adapter",
         )
 
-    def _counted(self, command: str) -> CounterData:
-        found = re.search(r"\((\d+) bytes, (\d+) packets\)", answer := self._line.do(command))
+
+class Bmv2Cells:
+    """A counter, meter or register by index."""
+
+    def __init__(self, name: str, line: CommandLine) -> None:
+        self._name = name
+        self._line = line
+
+    def _number(self, command: str, pattern: str) -> re.Match[str]:
+        found = re.search(pattern, answer := self._line.do(command))
         if found is None:
             raise ControlError(Problem.INVALID, answer.strip())
+        return found
+
+
+class Bmv2Counter(Bmv2Cells):
+    def read(self, index: int) -> CounterData:
+        found = self._number(f"counter_read {self._name} {index}", r"\((\d+) bytes, (\d+) packets\)")
         return CounterData(int(found[2]), int(found[1]))
 
-    def set_counter(self, name: str, index: int, data: CounterData) -> None:
-        self._line.do(f"counter_write {name} {index} {data.packets} {data.bytes}")
+    def write(self, index: int, data: CounterData) -> None:
+        self._line.do(f"counter_write {self._name} {index} {data.packets} {data.bytes}")
 
-    def register(self, name: str, index: int) -> int:
-        found = re.search(r"= (\d+)", answer := self._line.do(f"register_read {name} {index}"))
-        if found is None:
-            raise ControlError(Problem.INVALID, answer.strip())
-        return int(found[1])
 
-    def set_register(self, name: str, index: int | None, value: int) -> None:
-        command = f"register_reset {name}" if index is None else f"register_write {name} {index} {value}"
-        self._line.do(command)
+class Bmv2Meter(Bmv2Cells):
+    def read(self, index: int) -> str:
+        return self._line.do(f"meter_get_rates {self._name} {index}").strip()
 
-    def meter(self, name: str, index: int) -> str:
-        return self._line.do(f"meter_get_rates {name} {index}").strip()
-
-    def set_meter(self, name: str, index: int | None, config: MeterConfig) -> None:
+    def write(self, index: int | None, config: MeterConfig) -> None:
         rates = f"{config.cir / 1e6}:{config.cburst} {config.pir / 1e6}:{config.pburst}"
         one = "meter_array_set_rates" if index is None else "meter_set_rates"
-        self._line.do(" ".join([one, name, *([] if index is None else [str(index)]), rates]))
+        self._line.do(" ".join([one, self._name, *([] if index is None else [str(index)]), rates]))
 
-    # --- replication
 
-    def insert_multicast_group(self, group: MulticastGroup) -> None:
+class Bmv2Register(Bmv2Cells):
+    def read(self, index: int) -> int:
+        return int(self._number(f"register_read {self._name} {index}", r"= (\d+)")[1])
+
+    def write(self, index: int | None, value: int) -> None:
+        name = self._name
+        self._line.do(f"register_reset {name}" if index is None else f"register_write {name} {index} {value}")
+
+
+class Bmv2Replication:
+    """Multicast groups and clone sessions."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self._line = line
+        self._nodes: dict[int, list[int]] = {}  # by group
+        self._sessions: dict[int, CloneSession] = {}
+
+    def insert_group(self, group: MulticastGroup) -> None:
         self._line.do(f"mc_mgrp_create {group.group}")
         self._nodes[group.group] = []
-        self.modify_multicast_group(group)
+        self.modify_group(group)
 
-    def modify_multicast_group(self, group: MulticastGroup) -> None:
+    def modify_group(self, group: MulticastGroup) -> None:
         """Makes a node for each replication id; earlier nodes are removed."""
         for node in self._nodes[group.group]:
             self._line.do(f"mc_node_dissociate {group.group} {node}")
@@ -240,20 +273,20 @@ class Bmv2Control:
         self._line.do(f"mc_node_associate {group} {handle[1]}")
         return int(handle[1])
 
-    def clone_sessions(self) -> list[CloneSession]:
+    def sessions(self) -> list[CloneSession]:
         return list(self._sessions.values())
 
-    def insert_clone_session(self, session: CloneSession) -> None:
+    def insert_session(self, session: CloneSession) -> None:
         if len(session.replicas) != 1:
             raise ControlError(Problem.INVALID, "the adapter does not write mirroring to groups into bmv2")
         self._line.do(f"mirroring_add {session.session} {session.replicas[0].port}")
         self._sessions[session.session] = session
 
-    def modify_clone_session(self, session: CloneSession) -> None:
-        self.delete_clone_session(session.session)
-        self.insert_clone_session(session)
+    def modify_session(self, session: CloneSession) -> None:
+        self.delete_session(session.session)
+        self.insert_session(session)
 
-    def delete_clone_session(self, session: int) -> None:
+    def delete_session(self, session: int) -> None:
         self._line.do(f"mirroring_delete {session}")
         del self._sessions[session]
 

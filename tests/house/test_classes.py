@@ -17,7 +17,6 @@ LARGER = {
     "middleware/broker/pubsub/pubsub.py PubSub": 59,
     "middleware/control/coordinator.py Coordinator": 48,
     "middleware/control/replicas/controller.py ReplicaController": 46,
-    "middleware/dataplane/p4/runtime/control.py Control": 64,
     "middleware/fabric/channel/channels.py Channels": 46,
     "middleware/storage/log.py PartitionLog": 56,
 }

@@ -129,13 +129,13 @@ def matches_of(state: int) -> Matches:
 def bring_up(control: Control, state: SwitchState) -> None:
     """Writes a state into a fresh switch in this process."""
     for key, entry in state.entries.items():
-        control.insert(key.table, entry)
+        control.table(key.table).insert(entry)
     for table, action in state.defaults.items():
-        control.set_default(table, action)
+        control.table(table).set_default(action)
     for one in state.groups.values():
-        control.insert_multicast_group(one)
+        control.replication.insert_group(one)
     for session in state.sessions.values():
-        control.insert_clone_session(session)
+        control.replication.insert_session(session)
 
 
 class ControlDriver:
@@ -151,12 +151,12 @@ class ControlDriver:
 
     def write(self, state: int, ports: int) -> None:
         if not ports:
-            self._control.delete(TABLE, matches_of(state))
+            self._control.table(TABLE).delete(matches_of(state))
             self._known.discard(state)
         elif state in self._known:
-            self._control.modify(TABLE, entry_of(state, ports))
+            self._control.table(TABLE).modify(entry_of(state, ports))
         else:
-            self._control.insert(TABLE, entry_of(state, ports))
+            self._control.table(TABLE).insert(entry_of(state, ports))
             self._known.add(state)
 
     def send(self, ports: int, frame: bytes) -> None:

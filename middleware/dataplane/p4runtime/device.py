@@ -213,7 +213,7 @@ class Device:
         if self.active is None or message.digest_id not in self.active.schema.digests:
             raise invalid(f"there is no digest with id {message.digest_id:#x}")
         name = self.active.schema.digests.find(message.digest_id).name
-        self.active.switch.control.ack_digest(name, message.list_id)
+        self.active.switch.control.digest(name).ack(message.list_id)
 
 
 def _idle_to(schema: Schema, idle: IdleEntry) -> p4r.TableEntry:

@@ -62,11 +62,11 @@ def install(compiled: Compiled, switch: Switch) -> None:
     """Writes a rule set to a switch that has none."""
     found = installation(compiled)
     for group in found.groups:
-        switch.control.insert_multicast_group(group)
+        switch.control.replication.insert_group(group)
     for table, entry in found.entries:
-        switch.control.insert(table, entry)
+        switch.control.table(table).insert(entry)
     for table, call in found.defaults:
-        switch.control.set_default(table, call)
+        switch.control.table(table).set_default(call)
 
 
 def root_call(compiled: Compiled) -> tuple[str, ActionCall]:

@@ -49,14 +49,14 @@ class Writer:
         match one:
             case GroupStep(kind, group, ports):
                 if kind is Kind.DELETE:
-                    self._control.delete_multicast_group(group)
+                    self._control.replication.delete_group(group)
                 else:
                     replicas = tuple(Replica(port) for port in ports)
-                    self._control.insert_multicast_group(MulticastGroup(group, replicas))
+                    self._control.replication.insert_group(MulticastGroup(group, replicas))
             case LeafStep():
                 self._leaf(one)
             case RootStep(state, at):
-                self._control.set_default(table_name("root"), _go(state, at))
+                self._control.table(table_name("root")).set_default(_go(state, at))
             case Step():
                 self._entry(one)
 
@@ -67,11 +67,11 @@ class Writer:
     def _do(self, kind: Kind, table: str, entry: Entry) -> None:
         match kind:
             case Kind.INSERT:
-                self._control.insert(table, entry)
+                self._control.table(table).insert(entry)
             case Kind.MODIFY:
-                self._control.modify(table, entry)
+                self._control.table(table).modify(entry)
             case Kind.DELETE:
-                self._control.delete(table, entry.matches, entry.priority)
+                self._control.table(table).delete(entry.matches, entry.priority)
 
     def _matches(self, place: Place) -> tuple[str, Matches]:
         """Returns the table of an entry, and what it matches."""

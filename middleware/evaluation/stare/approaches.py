@@ -108,7 +108,7 @@ class Multicast:
             "hdr.udp.dst": ExactMatch(PORT),
         }
         call = ActionCall("MulticastIngress.replicate", {"group": group_of(switch, ports)})
-        switch.control.insert("MulticastIngress.trees", Entry(matches, call))
+        switch.control.table("MulticastIngress.trees").insert(Entry(matches, call))
 
     def publish(self, case: str) -> None:
         to = _FLOOD if self.flood else _TREES[case]
@@ -153,8 +153,8 @@ class ApplicationLayer:
 
     def _place(self, network: Network, node: int, switch: Switch) -> None:
         port = network.ports[network.out[node][-1]]
-        switch.control.set_default(
-            "BrokerIngress.configuration", ActionCall("BrokerIngress.configure", {"broker": port})
+        switch.control.table("BrokerIngress.configuration").set_default(
+            ActionCall("BrokerIngress.configure", {"broker": port})
         )
 
     def publish(self, case: str) -> None:

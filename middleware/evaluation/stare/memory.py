@@ -64,7 +64,7 @@ def address_multicast(count: int) -> object:
             "hdr.udp.dst": ExactMatch(PORT),
         }
         call = ActionCall("MulticastIngress.replicate", {"group": number})
-        switch.control.insert("MulticastIngress.trees", Entry(matches, call))
+        switch.control.table("MulticastIngress.trees").insert(Entry(matches, call))
     return switch
 
 

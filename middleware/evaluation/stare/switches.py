@@ -76,9 +76,9 @@ class StareSwitch:
     def held(self, state: int) -> int:
         """Returns the ports, as a set, that the data plane sends the state's publishes to."""
         if self.cpu is None:
-            return self.switch.control.register(REGISTER, state)
+            return self.switch.control.register(REGISTER).read(state)
         try:
-            action = self.switch.control.entry(TABLE, matches_of(state)).action
+            action = self.switch.control.table(TABLE).entry(matches_of(state)).action
         except ControlError:
             return 0
         assert isinstance(action, ActionCall)
@@ -88,9 +88,11 @@ class StareSwitch:
         """Returns the non-empty entries by state id."""
         control = self.switch.control
         if self.cpu is None:
-            return {state: ports for state, ports in enumerate(control.registers(REGISTER)) if ports}
+            return {
+                state: ports for state, ports in enumerate(control.register(REGISTER).read_all()) if ports
+            }
         found = {}
-        for entry in control.entries(TABLE):
+        for entry in control.table(TABLE).entries():
             assert isinstance(entry.action, ActionCall)
             [match] = entry.matches.values()
             assert isinstance(match, ExactMatch)

@@ -135,6 +135,8 @@ def group_of(switch: Switch, ports: Iterable[int]) -> int:
     """Returns the multicast group for ports, creating it if necessary; port p is bit p of its number."""
     known = sorted(ports)
     number = sum(1 << port for port in known)
-    if number not in {one.group for one in switch.control.multicast_groups()}:
-        switch.control.insert_multicast_group(MulticastGroup(number, tuple(Replica(port) for port in known)))
+    if number not in {one.group for one in switch.control.replication.groups()}:
+        switch.control.replication.insert_group(
+            MulticastGroup(number, tuple(Replica(port) for port in known))
+        )
     return number

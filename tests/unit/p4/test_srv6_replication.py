@@ -90,7 +90,7 @@ class Router:
     def _add(self, table: str, key: dict[str, ExactMatch | LpmMatch], action: str, **given: int) -> None:
         where = "Srv6Egress" if table == "branches" else "Srv6Ingress"
         call = ActionCall(f"{where}.{action}", dict(given))
-        self.switch.control.insert(f"{where}.{table}", Entry(dict(key), call))
+        self.switch.control.table(f"{where}.{table}").insert(Entry(dict(key), call))
 
     def route(self, node: int, port: int) -> None:
         self._add("routes", {"meta.destination": LpmMatch(sid(node, 0), 48)}, "leave", port=port, **MACS)
@@ -115,7 +115,7 @@ class Router:
                 self._add("branches", key, "onward", sid=to, **MACS)
             replicas.append(Replica(port, self._branches))
         self._groups += 1
-        self.switch.control.insert_multicast_group(MulticastGroup(self._groups, tuple(replicas)))
+        self.switch.control.replication.insert_group(MulticastGroup(self._groups, tuple(replicas)))
         self.own(function, "end_replicate", group=self._groups)
 
 

@@ -104,9 +104,9 @@ def test_no_packet_is_misrouted_while_rules_change(
         site.remove(0)
         site.write()
     control = site.switch.control
-    left = [name for name in site.switch.stats().tables for _ in control.entries(name)]
+    left = [name for name in site.switch.stats().tables for _ in control.table(name).entries()]
     assert left == ["Subscriptions.leaf"]  # leaf 0
-    assert control.multicast_groups() == []
+    assert control.replication.groups() == []
 
 
 def test_a_change_of_one_rule_writes_few_entries() -> None:

@@ -162,7 +162,7 @@ def test_a_difference_is_seen() -> None:
     net = made("register", network_of(1), 1, LinkSettings())
     assert net.differences(STATES) == []
     switch = next(iter(net.switches.values()))
-    switch.switch.control.set_register("StareIngress.subscribers", 300, 2)
+    switch.switch.control.register("StareIngress.subscribers").write(300, 2)
     node = next(iter(net.switches))
     assert net.differences(()) == [(node, 300, 2, 0)]
 

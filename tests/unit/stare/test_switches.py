@@ -250,7 +250,7 @@ def test_a_switch_of_96_ports(design: str) -> None:
     bring_up(switch.control, state)
     subscribers = set(range(0, 96, 3))
     if design == "register":
-        switch.control.set_register(REGISTER, 300, port_set(subscribers))
+        switch.control.register(REGISTER).write(300, port_set(subscribers))
     else:
         ControlDriver(switch.control, 128).write(300, port_set(subscribers))
     mac, address = bytes([2, 0, 0, 0, 0, 1]), bytes([10, 0, 0, 1])

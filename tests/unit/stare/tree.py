@@ -98,9 +98,9 @@ class StareSwitch:
     def ports(self, state: int) -> int:
         """Returns the ports that the data plane holds for a state."""
         if self.controller is None:
-            return self.switch.control.register(REGISTER, state)
+            return self.switch.control.register(REGISTER).read(state)
         try:
-            action = self.switch.control.entry(TABLE, matches_of(state)).action
+            action = self.switch.control.table(TABLE).entry(matches_of(state)).action
         except ControlError:
             return 0
         assert isinstance(action, ActionCall)

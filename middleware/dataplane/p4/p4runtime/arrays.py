@@ -26,23 +26,25 @@ class CounterStore(Store[p4r.CounterEntry]):
             return nothing
         data = counter_from(message.data, counter.name)
         old = (
-            self.control.counters(counter.name)
+            self.control.counter(counter.name).read_all()
             if place is None
-            else [self.control.counter(counter.name, place)]
+            else [self.control.counter(counter.name).read(place)]
         )
-        self.control.set_counter(counter.name, place, data)
+        self.control.counter(counter.name).write(place, data)
         return partial(self._restore, counter, place or 0, old)
 
     def _restore(self, counter: Array, first: int, old: list[CounterData]) -> None:
         for place, data in enumerate(old, first):
-            self.control.set_counter(counter.name, place, data)
+            self.control.counter(counter.name).write(place, data)
 
     def read(self, wanted: p4r.CounterEntry, now: float) -> Iterator[p4r.Entity]:
         for counter in self.schema.counters.chosen(wanted.counter_id):
-            cells: Iterator[tuple[int, CounterData]] = enumerate(self.control.counters(counter.name))
+            cells: Iterator[tuple[int, CounterData]] = enumerate(
+                self.control.counter(counter.name).read_all()
+            )
             if wanted.counter_id and wanted.HasField("index"):
                 place = index_of(wanted.index, counter.size, counter.name)
-                cells = iter([(place, self.control.counter(counter.name, place))])
+                cells = iter([(place, self.control.counter(counter.name).read(place))])
             for place, data in cells:
                 message = p4r.CounterEntry(counter_id=counter.id, data=counter_to(data, counter.unit))
                 message.index.index = place
@@ -61,34 +63,36 @@ class MeterStore(Store[p4r.MeterEntry]):
             check_zero(message.counter_data, meter.name)
         places = range(meter.size) if place is None else range(place, place + 1)
         old = [self._cell(meter, one) for one in places]
-        self.control.set_meter(meter.name, place, config, now)
+        self.control.meter(meter.name).write(place, config, now)
         for one in places if message.HasField("counter_data") else ():
-            self.control.set_meter_counts(meter.name, one, MeterCounts())
+            self.control.meter(meter.name).set_counts(one, MeterCounts())
         return partial(self._restore, meter, places, old)
 
     def _cell(self, meter: Array, place: int) -> tuple[MeterConfig | None, MeterCounts]:
-        return self.control.meter(meter.name, place), self.control.meter_counts(meter.name, place)
+        return self.control.meter(meter.name).read(place), self.control.meter(meter.name).counts(place)
 
     def _restore(
         self, meter: Array, places: range, old: list[tuple[MeterConfig | None, MeterCounts]]
     ) -> None:
         for place, (config, counts) in zip(places, old, strict=True):
-            self.control.set_meter(meter.name, place, config)
-            self.control.set_meter_counts(meter.name, place, counts)
+            self.control.meter(meter.name).write(place, config)
+            self.control.meter(meter.name).set_counts(place, counts)
 
     def read(self, wanted: p4r.MeterEntry, now: float) -> Iterator[p4r.Entity]:
         for meter in self.schema.meters.chosen(wanted.meter_id):
-            cells: Iterator[tuple[int, MeterConfig | None]] = enumerate(self.control.meters(meter.name))
+            cells: Iterator[tuple[int, MeterConfig | None]] = enumerate(
+                self.control.meter(meter.name).read_all()
+            )
             if wanted.meter_id and wanted.HasField("index"):
                 place = index_of(wanted.index, meter.size, meter.name)
-                cells = iter([(place, self.control.meter(meter.name, place))])
+                cells = iter([(place, self.control.meter(meter.name).read(place))])
             for place, config in cells:
                 message = p4r.MeterEntry(meter_id=meter.id)
                 message.index.index = place
                 if config is not None:
                     message.config.CopyFrom(meter_to(config))
                 if wanted.HasField("counter_data"):
-                    counts = self.control.meter_counts(meter.name, place)
+                    counts = self.control.meter(meter.name).counts(place)
                     message.counter_data.CopyFrom(colours_to(counts))
                 yield p4r.Entity(meter_entry=message)
 
@@ -103,23 +107,23 @@ class RegisterStore(Store[p4r.RegisterEntry]):
         types = self.schema.info.type_info
         value = number_of(register.type, types, message.data, register.name)
         old = (
-            self.control.registers(register.name)
+            self.control.register(register.name).read_all()
             if place is None
-            else [self.control.register(register.name, place)]
+            else [self.control.register(register.name).read(place)]
         )
-        self.control.set_register(register.name, place, value)
+        self.control.register(register.name).write(place, value)
         return partial(self._restore, register, place or 0, old)
 
     def _restore(self, register: Data, first: int, old: list[int]) -> None:
         for place, value in enumerate(old, first):
-            self.control.set_register(register.name, place, value)
+            self.control.register(register.name).write(place, value)
 
     def read(self, wanted: p4r.RegisterEntry, now: float) -> Iterator[p4r.Entity]:
         for register in self.schema.registers.chosen(wanted.register_id):
-            cells: Iterator[tuple[int, int]] = enumerate(self.control.registers(register.name))
+            cells: Iterator[tuple[int, int]] = enumerate(self.control.register(register.name).read_all())
             if wanted.register_id and wanted.HasField("index"):
                 place = index_of(wanted.index, register.size, register.name)
-                cells = iter([(place, self.control.register(register.name, place))])
+                cells = iter([(place, self.control.register(register.name).read(place))])
             for place, value in cells:
                 data = to_data(register.type, self.schema.info.type_info, iter([value]))
                 message = p4r.RegisterEntry(register_id=register.id, data=data)

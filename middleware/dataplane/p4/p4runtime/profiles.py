@@ -24,15 +24,15 @@ class MemberStore(Store[p4r.ActionProfileMember]):
             raise invalid(f"{profile.name}: a member's id is above 0")
         if kind == INSERT:
             entry = MemberEntry(message.member_id, self._call(profile, message))
-            self.control.insert_member(profile.name, entry)
-            return partial(self.control.delete_member, profile.name, message.member_id)
-        old = self.control.member(profile.name, message.member_id)
+            self.control.profile(profile.name).insert_member(entry)
+            return partial(self.control.profile(profile.name).delete_member, message.member_id)
+        old = self.control.profile(profile.name).written_member(message.member_id)
         if kind == DELETE:
-            self.control.delete_member(profile.name, old.member)
-            return partial(self.control.insert_member, profile.name, old)
+            self.control.profile(profile.name).delete_member(old.member)
+            return partial(self.control.profile(profile.name).insert_member, old)
         entry = MemberEntry(message.member_id, self._call(profile, message))
-        self.control.modify_member(profile.name, entry)
-        return partial(self.control.modify_member, profile.name, old)
+        self.control.profile(profile.name).modify_member(entry)
+        return partial(self.control.profile(profile.name).modify_member, old)
 
     def _call(self, profile: Profile, message: p4r.ActionProfileMember) -> ActionCall:
         call = call_from(self.schema, message.action, profile.name)
@@ -42,7 +42,7 @@ class MemberStore(Store[p4r.ActionProfileMember]):
 
     def read(self, wanted: p4r.ActionProfileMember, now: float) -> Iterator[p4r.Entity]:
         for profile in self.schema.profiles.chosen(wanted.action_profile_id):
-            for member in self.control.members(profile.name):
+            for member in self.control.profile(profile.name).members():
                 if wanted.action_profile_id and wanted.member_id not in (0, member.member):
                     continue
                 message = p4r.ActionProfileMember(action_profile_id=profile.id, member_id=member.member)
@@ -60,20 +60,20 @@ class GroupStore(Store[p4r.ActionProfileGroup]):
         if not message.group_id:
             raise invalid(f"{profile.name}: a group's id is above 0")
         if kind == INSERT:
-            self.control.insert_group(profile.name, group_from(profile, message))
-            return partial(self.control.delete_group, profile.name, message.group_id)
-        old = self.control.group(profile.name, message.group_id)
+            self.control.profile(profile.name).insert_group(group_from(profile, message))
+            return partial(self.control.profile(profile.name).delete_group, message.group_id)
+        old = self.control.profile(profile.name).written_group(message.group_id)
         if kind == DELETE:
-            self.control.delete_group(profile.name, old.group)
-            return partial(self.control.insert_group, profile.name, old)
-        self.control.modify_group(profile.name, group_from(profile, message))
-        return partial(self.control.modify_group, profile.name, old)
+            self.control.profile(profile.name).delete_group(old.group)
+            return partial(self.control.profile(profile.name).insert_group, old)
+        self.control.profile(profile.name).modify_group(group_from(profile, message))
+        return partial(self.control.profile(profile.name).modify_group, old)
 
     def read(self, wanted: p4r.ActionProfileGroup, now: float) -> Iterator[p4r.Entity]:
         for profile in self.schema.profiles.chosen(wanted.action_profile_id):
             if not profile.with_selector:
                 continue
-            for group in self.control.groups(profile.name):
+            for group in self.control.profile(profile.name).groups():
                 if wanted.action_profile_id and wanted.group_id not in (0, group.group):
                     continue
                 yield p4r.Entity(action_profile_group=group_to(profile, group))

@@ -50,28 +50,28 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
             raise invalid("a multicast group's id is above 0")
         control = self.control
         if kind == INSERT:
-            control.insert_multicast_group(group_entry_from(message))
-            return partial(control.delete_multicast_group, message.multicast_group_id)
-        old = control.multicast_group(message.multicast_group_id)
+            control.replication.insert_group(group_entry_from(message))
+            return partial(control.replication.delete_group, message.multicast_group_id)
+        old = control.replication.group(message.multicast_group_id)
         if kind == DELETE:
-            control.delete_multicast_group(old.group)
-            return partial(control.insert_multicast_group, old)
-        control.modify_multicast_group(group_entry_from(message))
-        return partial(control.modify_multicast_group, old)
+            control.replication.delete_group(old.group)
+            return partial(control.replication.insert_group, old)
+        control.replication.modify_group(group_entry_from(message))
+        return partial(control.replication.modify_group, old)
 
     def _write_session(self, kind: p4r.Update.Type.ValueType, message: p4r.CloneSessionEntry) -> Undo:
         if not message.session_id:
             raise invalid("a clone session's id is above 0")
         control = self.control
         if kind == INSERT:
-            control.insert_clone_session(session_from(message))
-            return partial(control.delete_clone_session, message.session_id)
-        old = control.clone_session(message.session_id)
+            control.replication.insert_session(session_from(message))
+            return partial(control.replication.delete_session, message.session_id)
+        old = control.replication.session(message.session_id)
         if kind == DELETE:
-            control.delete_clone_session(old.session)
-            return partial(control.insert_clone_session, old)
-        control.modify_clone_session(session_from(message))
-        return partial(control.modify_clone_session, old)
+            control.replication.delete_session(old.session)
+            return partial(control.replication.insert_session, old)
+        control.replication.modify_session(session_from(message))
+        return partial(control.replication.modify_session, old)
 
     def _note(self, what: str, number: int, replicas: Iterable[p4r.Replica]) -> None:
         numbered = any(one.WhichOneof("port_kind") == "egress_port" for one in replicas)
@@ -88,7 +88,7 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
         if which == "multicast_group_entry":
             number = wanted.multicast_group_entry.multicast_group_id
             for group in (
-                [self.control.multicast_group(number)] if number else self.control.multicast_groups()
+                [self.control.replication.group(number)] if number else self.control.replication.groups()
             ):
                 yield _entity(
                     p4r.PacketReplicationEngineEntry(
@@ -97,7 +97,9 @@ class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
                 )
         elif which == "clone_session_entry":
             number = wanted.clone_session_entry.session_id
-            for session in [self.control.clone_session(number)] if number else self.control.clone_sessions():
+            for session in (
+                [self.control.replication.session(number)] if number else self.control.replication.sessions()
+            ):
                 yield _entity(
                     p4r.PacketReplicationEngineEntry(
                         clone_session_entry=self._as_written("session", session.session, session_to(session))

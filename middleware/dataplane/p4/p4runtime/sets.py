@@ -30,14 +30,14 @@ class ValueSetStore(Store[p4r.ValueSetEntry]):
             if member in members:
                 raise P4RuntimeError(Code.ALREADY_EXISTS, f"{found.name}: a member comes twice")
             members.append(member)
-        old = self.control.value_set(found.name)
-        self.control.set_value_set(found.name, members)
-        return partial(self.control.set_value_set, found.name, old)
+        old = self.control.value_set(found.name).members()
+        self.control.value_set(found.name).set(members)
+        return partial(self.control.value_set(found.name).set, old)
 
     def read(self, wanted: p4r.ValueSetEntry, now: float) -> Iterator[p4r.Entity]:
         for found in self.schema.value_sets.chosen(wanted.value_set_id):
             message = p4r.ValueSetEntry(value_set_id=found.id)
-            for member in self.control.value_set(found.name):
+            for member in self.control.value_set(found.name).members():
                 message.members.add(match=matches_to(found.fields, member.matches))
             yield p4r.Entity(value_set_entry=message)
 
@@ -48,16 +48,16 @@ class DigestStore(Store[p4r.DigestEntry]):
     def write(self, kind: p4r.Update.Type.ValueType, message: p4r.DigestEntry, now: float) -> Undo:
         digest = self.schema.digests.find(message.digest_id)
         if kind == INSERT:
-            self.control.insert_digest(digest.name, _config_from(message.config, digest.name))
-            return partial(self.control.delete_digest, digest.name)
+            self.control.digest(digest.name).insert(_config_from(message.config, digest.name))
+            return partial(self.control.digest(digest.name).delete)
         old = self.control.digest_configs().get(digest.name)
         if old is None:
             raise not_found(f"digests of {digest.name} are not enabled")
         if kind == DELETE:
-            self.control.delete_digest(digest.name)
-            return partial(self.control.insert_digest, digest.name, old)
-        self.control.modify_digest(digest.name, _config_from(message.config, digest.name))
-        return partial(self.control.modify_digest, digest.name, old)
+            self.control.digest(digest.name).delete()
+            return partial(self.control.digest(digest.name).insert, old)
+        self.control.digest(digest.name).modify(_config_from(message.config, digest.name))
+        return partial(self.control.digest(digest.name).modify, old)
 
     def read(self, wanted: p4r.DigestEntry, now: float) -> Iterator[p4r.Entity]:
         configs = self.control.digest_configs()

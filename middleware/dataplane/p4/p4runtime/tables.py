@@ -42,53 +42,57 @@ class TableStore(Store[p4r.TableEntry]):
         matches, priority = key_of(table, message)
         if table.is_const and (kind != MODIFY or message.HasField("action")):
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"the entries of {table.name} are constant")
+        held = self.control.table(table.name)
         if kind == INSERT:
             entry = entry_from(self.schema, table, message, key=(matches, priority))
-            self.control.insert(table.name, entry, now)
-            return partial(self.control.delete, table.name, matches, priority)
-        old = self.control.entry(table.name, matches, priority, now)
+            held.insert(entry, now)
+            return partial(held.delete, matches, priority)
+        old = held.entry(matches, priority, now)
         if kind == DELETE:
             counts = self._counts(table, matches, priority)
-            self.control.delete(table.name, matches, priority)
+            held.delete(matches, priority)
             return partial(self._insert_again, table, old, now, counts)
         return self._modify(table, old, message, now)
 
     def _insert_again(self, table: Table, old: Entry, now: float, counts: MeterCounts) -> None:
-        self.control.insert(table.name, old, now)
+        held = self.control.table(table.name)
+        held.insert(old, now)
         if table.direct_meter:
-            self.control.set_direct_meter_counts(table.name, old.matches, counts, old.priority)
+            held.set_meter_counts(old.matches, counts, old.priority)
 
     def _modify(self, table: Table, old: Entry, message: p4r.TableEntry, now: float) -> Undo:
         """Modifies an entry. An omitted action or counter stays; an omitted meter returns to its default."""
         counter, meter = _counter(table, message), _meter(table, message)
+        held = self.control.table(table.name)
         if not old.is_const:
             entry = entry_from(self.schema, table, message, old.action, (old.matches, old.priority))
-            self.control.modify(table.name, entry, now)
+            held.modify(entry, now)
         elif message.HasField("action"):
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"this entry of {table.name} is constant")
         elif counter is not None:
-            self.control.set_direct_counter(table.name, old.matches, counter, old.priority)
+            held.set_counter(old.matches, counter, old.priority)
         counts = self._counts(table, old.matches, old.priority)
         if table.direct_meter:
-            self.control.set_direct_meter(table.name, old.matches, meter, old.priority)
+            held.set_meter(old.matches, meter, old.priority)
         if message.HasField("meter_counter_data"):
-            self.control.set_direct_meter_counts(table.name, old.matches, MeterCounts(), old.priority)
+            held.set_meter_counts(old.matches, MeterCounts(), old.priority)
         return partial(self._restore, table, old, now, counts)
 
     def _counts(self, table: Table, matches: Matches | None, priority: int) -> MeterCounts:
         """Returns the packets that the entry's meter has marked."""
         if not table.direct_meter:
             return MeterCounts()
-        return self.control.direct_meter_counts(table.name, matches, priority)
+        return self.control.table(table.name).meter_counts(matches, priority)
 
     def _restore(self, table: Table, old: Entry, now: float, counts: MeterCounts) -> None:
+        held = self.control.table(table.name)
         if not old.is_const:
-            self.control.modify(table.name, old, now)
+            held.modify(old, now)
         if table.direct_counter and old.counter is not None:
-            self.control.set_direct_counter(table.name, old.matches, old.counter, old.priority)
+            held.set_counter(old.matches, old.counter, old.priority)
         if table.direct_meter:
-            self.control.set_direct_meter(table.name, old.matches, old.meter, old.priority)
-            self.control.set_direct_meter_counts(table.name, old.matches, counts, old.priority)
+            held.set_meter(old.matches, old.meter, old.priority)
+            held.set_meter_counts(old.matches, counts, old.priority)
 
     # --- the default entry
 
@@ -102,28 +106,30 @@ class TableStore(Store[p4r.TableEntry]):
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"{table.name}: default entries carry no metadata")
         if table.const_default:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"the default entry of {table.name} is constant")
-        old = self.control.default(table.name)
+        held = self.control.table(table.name)
+        old = held.default()
         counter, meter = _counter(table, message), _meter(table, message)
         action: Action | None = None
         if message.HasField("action"):
             action = action_from(self.schema, table, message.action, default=True, what=table.name)
         counts = self._counts(table, None, 0)
-        self.control.set_default(table.name, action, now)
+        held.set_default(action)
         if counter is not None:
-            self.control.set_direct_counter(table.name, None, counter)
+            held.set_counter(None, counter)
         if table.direct_meter:
-            self.control.set_direct_meter(table.name, None, meter)
+            held.set_meter(None, meter)
         if message.HasField("meter_counter_data"):
-            self.control.set_direct_meter_counts(table.name, None, MeterCounts())
-        return partial(self._restore_default, table, old, now, counts)
+            held.set_meter_counts(None, MeterCounts())
+        return partial(self._restore_default, table, old, counts)
 
-    def _restore_default(self, table: Table, old: Entry | None, now: float, counts: MeterCounts) -> None:
-        self.control.set_default(table.name, None if old is None else old.action, now)
+    def _restore_default(self, table: Table, old: Entry | None, counts: MeterCounts) -> None:
+        held = self.control.table(table.name)
+        held.set_default(None if old is None else old.action)
         if old is not None and old.counter is not None and table.direct_counter:
-            self.control.set_direct_counter(table.name, None, old.counter)
+            held.set_counter(None, old.counter)
         if old is not None and table.direct_meter:
-            self.control.set_direct_meter(table.name, None, old.meter)
-            self.control.set_direct_meter_counts(table.name, None, counts)
+            held.set_meter(None, old.meter)
+            held.set_meter_counts(None, counts)
 
     # --- reading
 
@@ -226,18 +232,17 @@ def chosen(
     now: float,
 ) -> Iterator[tuple[Table, Entry]]:
     """Yields the entries that a filter lets through (9.1.5)."""
-    control = store.control
     for table in store.schema.tables.chosen(wanted.table_id):
         if wanted.table_id:
             _check_asked(table, wanted)
+        held = store.control.table(table.name)
         if wanted.is_default_action:
-            default = control.default(table.name)
-            entries = iter(() if default is None else (default,))
+            entries = iter((held.default(),))
         elif wanted.match:
             matches = matches_from(table.fields, wanted.match, table.name)
-            entries = (one for one in control.entries(table.name, now) if one.matches == matches)
+            entries = (one for one in held.entries(now) if one.matches == matches)
         else:
-            entries = control.entries(table.name, now)
+            entries = held.entries(now)
         for entry in entries:
             if not wanted.table_id or _passes(store.schema, wanted, entry):
                 yield table, entry
@@ -274,11 +279,12 @@ class DirectCounterStore(Store[p4r.DirectCounterEntry]):
         only_modify(kind, "a direct counter")
         table = self._table(message.table_entry)
         matches, priority = _key_or_default(table, message.table_entry)
-        old = self.control.direct_counter(table.name, matches, priority)
+        held = self.control.table(table.name)
+        old = held.counter(matches, priority)
         if not message.HasField("data"):
             return nothing
-        self.control.set_direct_counter(table.name, matches, counter_from(message.data, table.name), priority)
-        return partial(self.control.set_direct_counter, table.name, matches, old, priority)
+        held.set_counter(matches, counter_from(message.data, table.name), priority)
+        return partial(held.set_counter, matches, old, priority)
 
     def _table(self, entry: p4r.TableEntry) -> Table:
         table = self.schema.tables.find(entry.table_id)
@@ -307,13 +313,14 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
         only_modify(kind, "a direct meter")
         table = self._table(message.table_entry)
         matches, priority = _key_or_default(table, message.table_entry)
-        old = self.control.direct_meter(table.name, matches, priority)
+        held = self.control.table(table.name)
+        old = held.meter(matches, priority)
         config = meter_from(message.config, table.name) if message.HasField("config") else None
-        counts = self.control.direct_meter_counts(table.name, matches, priority)
+        counts = held.meter_counts(matches, priority)
         if message.HasField("counter_data"):
             check_zero(message.counter_data, table.name)
-            self.control.set_direct_meter_counts(table.name, matches, MeterCounts(), priority)
-        self.control.set_direct_meter(table.name, matches, config, priority, now)
+            held.set_meter_counts(matches, MeterCounts(), priority)
+        held.set_meter(matches, config, priority, now)
         return partial(self._restore, table, matches, priority, old, counts)
 
     def _restore(
@@ -324,8 +331,9 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
         old: MeterConfig | None,
         counts: MeterCounts,
     ) -> None:
-        self.control.set_direct_meter(table.name, matches, old, priority)
-        self.control.set_direct_meter_counts(table.name, matches, counts, priority)
+        held = self.control.table(table.name)
+        held.set_meter(matches, old, priority)
+        held.set_meter_counts(matches, counts, priority)
 
     def _table(self, entry: p4r.TableEntry) -> Table:
         table = self.schema.tables.find(entry.table_id)
@@ -345,7 +353,7 @@ class DirectMeterStore(Store[p4r.DirectMeterEntry]):
                     message.config.CopyFrom(meter_to(entry.meter))
                 if wanted.HasField("counter_data"):
                     matches = None if wanted.table_entry.is_default_action else entry.matches
-                    counts = self.control.direct_meter_counts(table.name, matches, entry.priority)
+                    counts = self.control.table(table.name).meter_counts(matches, entry.priority)
                     message.counter_data.CopyFrom(colours_to(counts))
                 message.table_entry.CopyFrom(_identity(self.schema, table, entry, wanted.table_entry))
                 yield p4r.Entity(direct_meter_entry=message)

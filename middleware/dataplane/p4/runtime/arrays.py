@@ -36,7 +36,11 @@ class CounterArray:
         check_index("counter", self.name, index, self.size)
         return CounterData(self.packets[index], self.bytes[index])
 
+    def read_all(self) -> list[CounterData]:
+        return [CounterData(*cell) for cell in zip(self.packets, self.bytes, strict=True)]
+
     def write(self, index: int | None, data: CounterData) -> None:
+        """Writes a cell; index None: all cells."""
         if index is None:
             self.packets[:] = [data.packets] * self.size
             self.bytes[:] = [data.bytes] * self.size
@@ -70,7 +74,10 @@ class MeterArray:
         cell = self.cells.get(index)
         return cell.config if cell is not None else None
 
-    def write(self, index: int | None, config: MeterConfig | None, now: float) -> None:
+    def read_all(self) -> list[MeterConfig | None]:
+        return [self.read(index) for index in range(self.size)]
+
+    def write(self, index: int | None, config: MeterConfig | None, now: float = 0.0) -> None:
         checked(config)
         if index is not None:
             check_index("meter", self.name, index, self.size)
@@ -82,6 +89,7 @@ class MeterArray:
             self.cells.setdefault(cell, Meter()).configure(config, now)
 
     def counts(self, index: int) -> MeterCounts:
+        """Returns the packets that the cell has marked, by colour."""
         check_index("meter", self.name, index, self.size)
         cell = self.cells.get(index)
         return cell.counts() if cell is not None else MeterCounts()
@@ -117,6 +125,9 @@ class RegisterArray:
         """Returns raw bits, for the controller."""
         check_index("register", self.name, index, self.size)
         return self.cells[index] & ((1 << self.width) - 1)
+
+    def read_all(self) -> list[int]:
+        return [self.read(index) for index in range(self.size)]
 
     def write(self, index: int | None, value: int) -> None:
         if value < 0 or value >> self.width:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from .. import ir
 from .control import Control
 from .errors import ControlError, Problem
+from .tables import TableState
 from .values import CounterData, MeterCounts
 
 _T = TypeVar("_T")
@@ -25,58 +26,57 @@ def carry_over(old: Control, before: ir.Program, new: Control, after: ir.Program
     then.
     """
     _profiles(old, before, new)
-    for group in old.multicast_groups():
-        new.insert_multicast_group(group)
-    for session in old.clone_sessions():
-        new.insert_clone_session(session)
+    for group in old.replication.groups():
+        new.replication.insert_group(group)
+    for session in old.replication.sessions():
+        new.replication.insert_session(session)
     for table in before.tables:
         _table(old, table, new, after, now)
     for extern in before.externs:
         _CELLS.get(extern.kind, _nothing)(old, extern, new, after)
     for value_set in before.value_sets:
-        if members := old.value_set(value_set.name):
-            new.set_value_set(value_set.name, members)
+        if members := old.value_set(value_set.name).members():
+            new.value_set(value_set.name).set(members)
     for name, config in old.digest_configs().items():
-        new.insert_digest(name, config)
+        new.digest(name).insert(config)
 
 
 def _profiles(old: Control, before: ir.Program, new: Control) -> None:
     for extern in before.externs:
         if extern.kind in ("action_profile", "action_selector"):
-            for member in old.members(extern.name):
-                new.insert_member(extern.name, member)
-            for group in old.groups(extern.name):
-                new.insert_group(extern.name, group)
+            for member in old.profile(extern.name).members():
+                new.profile(extern.name).insert_member(member)
+            for group in old.profile(extern.name).groups():
+                new.profile(extern.name).insert_group(group)
 
 
 def _table(old: Control, table: ir.Table, new: Control, after: ir.Program, now: float) -> None:
-    name = table.name
-    newer = next((one for one in after.tables if one.name == name), None)
-    entries = [entry for entry in old.entries(name, now) if not entry.is_const]
-    if newer is None and not entries and not old.is_default_set(name):
+    before = old.table(table.name)
+    newer = next((one for one in after.tables if one.name == table.name), None)
+    entries = [entry for entry in before.entries(now) if not entry.is_const]
+    if newer is None and not entries and not before.is_default_set():
         return
-    own = [] if newer is None else [one for one in new.entries(name) if not one.is_const]
-    for entry in own:  # those that the program begins with: the controller may have changed them
-        new.delete(name, entry.matches, entry.priority)
+    made = new.table(table.name)  # refused: it has content without a place
+    for entry in list(made.entries()):
+        if not entry.is_const:  # the program begins with it: the controller may have changed it
+            made.delete(entry.matches, entry.priority)
     for entry in entries:
-        counted = newer is not None and newer.counters is not None
-        new.insert(name, entry if counted else replace(entry, counter=None), now)
-        if table.meters is not None and newer is not None and newer.meters is not None:
-            counts = old.direct_meter_counts(name, entry.matches, entry.priority)
-            new.set_direct_meter_counts(name, entry.matches, counts, entry.priority)
-    if old.is_default_set(name):
-        new.set_default(name, old.default(name).action, now)
-    if newer is not None:
-        _default(old, table, new, newer)
+        made.insert(entry if made.counted else replace(entry, counter=None), now)
+        if before.metered and made.metered:
+            counts = before.meter_counts(entry.matches, entry.priority)
+            made.set_meter_counts(entry.matches, counts, entry.priority)
+    if before.is_default_set():
+        made.set_default(before.default().action)
+    _default(before, made)
 
 
-def _default(old: Control, table: ir.Table, new: Control, newer: ir.Table) -> None:
+def _default(before: TableState, made: TableState) -> None:
     """Transfers the default entry's state."""
-    if table.counters is not None and newer.counters is not None:
-        new.set_direct_counter(table.name, None, old.direct_counter(table.name, None))
-    if table.meters is not None and newer.meters is not None:
-        new.set_direct_meter(table.name, None, old.direct_meter(table.name, None))
-        new.set_direct_meter_counts(table.name, None, old.direct_meter_counts(table.name, None))
+    if before.counted and made.counted:
+        made.set_counter(None, before.counter(None))
+    if before.metered and made.metered:
+        made.set_meter(None, before.meter(None))
+        made.set_meter_counts(None, before.meter_counts(None))
 
 
 # --- cells
@@ -92,28 +92,29 @@ def _written(cells: list[_T], empty: _T) -> list[tuple[int, _T]]:
 
 def _counter(old: Control, extern: ir.ExternInstance, new: Control, after: ir.Program) -> None:
     if _has(after, extern):
-        size = len(new.counters(extern.name))
-        for place, data in _written(old.counters(extern.name)[:size], CounterData()):
-            new.set_counter(extern.name, place, data)
+        cells = new.counter(extern.name)
+        for place, data in _written(old.counter(extern.name).read_all()[: cells.size], CounterData()):
+            cells.write(place, data)
 
 
 def _meter(old: Control, extern: ir.ExternInstance, new: Control, after: ir.Program) -> None:
-    for place, config in _written(old.meters(extern.name), None):
-        new.set_meter(extern.name, place, config)
+    before = old.meter(extern.name)
+    for place, config in _written(before.read_all(), None):
+        new.meter(extern.name).write(place, config)
     if _has(after, extern):
-        size = len(new.meters(extern.name))
-        for place in range(min(size, len(old.meters(extern.name)))):
-            counts = old.meter_counts(extern.name, place)
+        cells = new.meter(extern.name)
+        for place in range(min(cells.size, before.size)):
+            counts = before.counts(place)
             if counts != MeterCounts():
-                new.set_meter_counts(extern.name, place, counts)
+                cells.set_counts(place, counts)
 
 
 def _register(old: Control, extern: ir.ExternInstance, new: Control, after: ir.Program) -> None:
-    written = _written(old.registers(extern.name), 0)
+    written = _written(old.register(extern.name).read_all(), 0)
     if written and not _has(after, extern):
         raise ControlError(Problem.INVALID, f"the program has no register {extern.name}, which is written")
     for place, value in written:
-        new.set_register(extern.name, place, value)
+        new.register(extern.name).write(place, value)
 
 
 def _nothing(old: Control, extern: ir.ExternInstance, new: Control, after: ir.Program) -> None:

@@ -52,11 +52,32 @@ class DigestQueue:
         return lists
 
     def ack(self, list_id: int) -> None:
-        """Its digests may be sent again."""
+        """Acknowledges a list: its digests may be sent again. Ignores unknown and old ids, as the
+        specification requires."""
         for values in [v for v, (sent, _) in self._sent.items() if sent == list_id]:
             del self._sent[values]
 
-    def configure(self, config: DigestConfig | None) -> None:
+    # --- whether and how they are sent
+
+    def insert(self, config: DigestConfig) -> None:
+        """Digests without a config are counted and thrown away."""
+        if self.config is not None:
+            raise ControlError(Problem.EXISTS, f"digest {self.name} is configured")
+        self._configure(config)
+
+    def modify(self, config: DigestConfig) -> None:
+        self._need()
+        self._configure(config)
+
+    def delete(self) -> None:
+        self._need()
+        self._configure(None)
+
+    def _need(self) -> None:
+        if self.config is None:
+            raise ControlError(Problem.NOT_FOUND, f"digest {self.name} is not configured")
+
+    def _configure(self, config: DigestConfig | None) -> None:
         if config is not None and min(config.max_timeout, config.max_list_size, config.ack_timeout) < 0:
             raise ControlError(Problem.INVALID, "times and sizes of a digest are not negative")
         self.config = config

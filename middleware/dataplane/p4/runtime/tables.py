@@ -25,6 +25,7 @@ from .values import (
     Matches,
     MemberRef,
     MeterConfig,
+    MeterCounts,
     OneShot,
     OptionalMatch,
     RangeMatch,
@@ -55,7 +56,10 @@ class TableState:
 
     # --- entries
 
-    def insert(self, entry: Entry, now: float) -> None:
+    def insert(self, entry: Entry, now: float = 0.0) -> None:
+        """Inserts an entry. Raises EXISTS if one with these matches and priority exists, FULL at the table's
+        size.
+        """
         self._refuse_constant()
         row = self._row(entry, now)
         if row.identity in self.match.by_identity:
@@ -65,7 +69,8 @@ class TableState:
         self._bind(row, entry.action)
         self.match.add(row)
 
-    def modify(self, entry: Entry, now: float) -> None:
+    def modify(self, entry: Entry, now: float = 0.0) -> None:
+        """Replaces the action (and counter, meter if given) of the entry with these matches and priority."""
         self._refuse_constant()
         made = self._row(entry, now)
         row = self._need(entry.matches, entry.priority)
@@ -77,17 +82,20 @@ class TableState:
         if self.metered:
             configure(row, entry.meter, now)  # P4Runtime: left out is unset
 
-    def delete(self, matches: Matches, priority: int) -> None:
+    def delete(self, matches: Matches, priority: int = 0) -> None:
         self._refuse_constant()
         row = self._need(matches, priority)
         self._refuse_constant_row(row)
         self.match.remove(row)
         self._unbind(row)
 
-    def entry(self, matches: Matches, priority: int, now: float) -> Entry:
+    def entry(self, matches: Matches, priority: int = 0, now: float = 0.0) -> Entry:
         return self._reading(self._need(matches, priority), now)
 
-    def entries(self, now: float) -> Iterator[Entry]:
+    def entries(self, now: float = 0.0) -> Iterator[Entry]:
+        """Yields all entries, const ones too, in the order of insertion. The default entry isn't
+        among them.
+        """
         return (self._reading(row, now) for row in list(self.match.by_identity.values()))
 
     def idle(self, now: float) -> list[IdleEntry]:
@@ -105,27 +113,57 @@ class TableState:
     # --- the default entry
 
     def set_default(self, action: Action | None) -> None:
+        """Sets the default action; None restores the program's own. Raises READ_ONLY if the program declares
+        it const.
+        """
         if self._default_constant:
             raise ControlError(Problem.READ_ONLY, f"the default action of {self.shape.name} is const")
         self._set_default(self._own_default if action is None else action)
 
     def is_default_set(self) -> bool:
+        """Returns whether the default action is another than the program's own."""
         return self.match.miss.entry != Entry({}, self._own_default)
 
     def default(self) -> Entry:
+        """Returns the default entry: without matches; NoAction if the program names no action."""
         return self._reading(self.match.miss, self.match.miss.seen)
 
-    # --- direct counters and meters
+    # --- direct counters and meters; matches None: the default entry
 
-    def counter_row(self, matches: Matches | None, priority: int) -> Row:
+    def counter(self, matches: Matches | None, priority: int = 0) -> CounterData:
+        row = self._counter_row(matches, priority)
+        return CounterData(row.packets, row.bytes)
+
+    def set_counter(self, matches: Matches | None, data: CounterData, priority: int = 0) -> None:
+        row = self._counter_row(matches, priority)
+        row.packets, row.bytes = data.packets, data.bytes
+
+    def _counter_row(self, matches: Matches | None, priority: int) -> Row:
         if not self.counted:
             raise ControlError(Problem.INVALID, f"table {self.shape.name} has no direct counter")
         return self.match.miss if matches is None else self._need(matches, priority)
 
-    def meter_row(self, matches: Matches | None, priority: int) -> Row:
+    def meter(self, matches: Matches | None, priority: int = 0) -> MeterConfig | None:
+        """Returns the configuration; None: not configured, all packets are green."""
+        return self._meter(matches, priority).config
+
+    def set_meter(
+        self, matches: Matches | None, config: MeterConfig | None, priority: int = 0, now: float = 0.0
+    ) -> None:
+        self._meter(matches, priority).configure(checked(config), now)
+
+    def meter_counts(self, matches: Matches | None, priority: int = 0) -> MeterCounts:
+        return self._meter(matches, priority).counts()
+
+    def set_meter_counts(self, matches: Matches | None, counts: MeterCounts, priority: int = 0) -> None:
+        self._meter(matches, priority).set_counts(counts)
+
+    def _meter(self, matches: Matches | None, priority: int) -> Meter:
         if not self.metered:
             raise ControlError(Problem.INVALID, f"table {self.shape.name} has no direct meter")
-        return self.match.miss if matches is None else self._need(matches, priority)
+        row = self.match.miss if matches is None else self._need(matches, priority)
+        assert row.meter is not None
+        return row.meter
 
     # --- inside
 

@@ -20,7 +20,7 @@ class Replication:
         self._mirrored: dict[int, int] = {}
 
     def create_group(self, group: int) -> None:
-        self._control.insert_multicast_group(MulticastGroup(group))
+        self._control.replication.insert_group(MulticastGroup(group))
         self._groups[group] = []
         self._mirror()
 
@@ -51,11 +51,11 @@ class Replication:
         self._set_session(CloneSession(session, self._replicas(group)))
 
     def delete_session(self, session: int) -> None:
-        self._control.delete_clone_session(session)
+        self._control.replication.delete_session(session)
         self._mirrored.pop(session, None)
 
     def check_session(self, session: int) -> None:
-        if all(one.session != session for one in self._control.clone_sessions()):
+        if all(one.session != session for one in self._control.replication.sessions()):
             raise ResolveError(f"there is no mirror session {session}")
 
     def _check_node(self, node: int) -> None:
@@ -67,7 +67,7 @@ class Replication:
         return tuple(Replica(port, rid) for rid, ports in nodes for port in ports)
 
     def _write(self, group: int) -> None:
-        self._control.modify_multicast_group(MulticastGroup(group, self._replicas(group)))
+        self._control.replication.modify_group(MulticastGroup(group, self._replicas(group)))
         self._mirror()
 
     def _mirror(self) -> None:
@@ -75,7 +75,7 @@ class Replication:
             self._set_session(CloneSession(session, self._replicas(group)))
 
     def _set_session(self, session: CloneSession) -> None:
-        if any(one.session == session.session for one in self._control.clone_sessions()):
-            self._control.modify_clone_session(session)
+        if any(one.session == session.session for one in self._control.replication.sessions()):
+            self._control.replication.modify_session(session)
         else:
-            self._control.insert_clone_session(session)
+            self._control.replication.insert_session(session)

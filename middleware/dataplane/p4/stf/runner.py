@@ -153,31 +153,32 @@ class Runner:
         target = find_table(self._program, statement.table)
         matches, priority = target.matches(statement.matches), target.priority(statement.priority)
         entry = Entry(matches, target.call(statement.call), priority)
-        self._control.insert(target.table.name, entry, self._now)
+        self._control.table(target.table.name).insert(entry, self._now)
         if statement.handle is not None:
             self._handles[statement.handle] = (target.table.name, matches, priority)
 
     def _set_default(self, statement: s.SetDefault) -> None:
         target = find_table(self._program, statement.table)
-        self._control.set_default(target.table.name, target.call(statement.call), self._now)
+        self._control.table(target.table.name).set_default(target.call(statement.call))
 
     def _remove(self, statement: s.Remove) -> None:
         if statement.handle is not None:
-            self._control.delete(*self._handle(statement.handle))
+            table, matches, priority = self._handle(statement.handle)
+            self._control.table(table).delete(matches, priority)
         elif statement.table is None:
-            for table in self._program.tables:
-                self._empty(table.name)
+            for one in self._program.tables:
+                self._empty(one.name)
         elif not statement.matches:
             self._empty(find_table(self._program, statement.table).table.name)
         else:
             target = find_table(self._program, statement.table)
             matches = target.matches(statement.matches)
-            self._control.delete(target.table.name, matches, target.priority(statement.priority))
+            self._control.table(target.table.name).delete(matches, target.priority(statement.priority))
 
     def _empty(self, table: str) -> None:
-        for entry in list(self._control.entries(table)):
+        for entry in list(self._control.table(table).entries()):
             if not entry.is_const:
-                self._control.delete(table, entry.matches, entry.priority)
+                self._control.table(table).delete(entry.matches, entry.priority)
 
     def _handle(self, name: str) -> tuple[str, Matches, int]:
         found = self._handles.get(name) or self._handles.get(name.removeprefix("$"))
@@ -197,9 +198,9 @@ class Runner:
     def _counted(self, name: str, index: int | str) -> CounterData:
         if isinstance(index, int):
             counter = find_extern(self._program, name, ("counter",))
-            return self._control.counter(counter.name, index)
+            return self._control.counter(counter.name).read(index)
         table, matches, priority = self._handle(index)
-        return self._control.direct_counter(table, matches, priority)
+        return self._control.table(table).counter(matches, priority)
 
     def _check(self, line: int, what: str, number: int, wanted: s.CheckCounter | s.CheckRegister) -> None:
         if not _COMPARE[wanted.operator or "=="](number, wanted.number):
@@ -207,7 +208,7 @@ class Runner:
 
     def _check_register(self, statement: s.CheckRegister) -> None:
         name = self._register(statement.name)
-        number = self._control.register(name, statement.index)
+        number = self._control.register(name).read(statement.index)
         self._check(statement.line, f"{name}({statement.index})", number, statement)
 
     def _register(self, name: str) -> str:
@@ -225,19 +226,19 @@ class Runner:
 
     def _counter_write(self, statement: s.CounterWrite) -> None:
         name = find_extern(self._program, statement.name, ("counter",)).name
-        self._control.set_counter(name, statement.index, CounterData(statement.packets, statement.bytes))
+        self._control.counter(name).write(statement.index, CounterData(statement.packets, statement.bytes))
 
     def _register_read(self, statement: s.RegisterRead) -> None:
         name = self._register(statement.name)
         self._read(
-            statement.line, f"{name}[{statement.index}] {self._control.register(name, statement.index)}"
+            statement.line, f"{name}[{statement.index}] {self._control.register(name).read(statement.index)}"
         )
 
     def _register_write(self, statement: s.RegisterWrite) -> None:
-        self._control.set_register(self._register(statement.name), statement.index, statement.value)
+        self._control.register(self._register(statement.name)).write(statement.index, statement.value)
 
     def _register_reset(self, statement: s.RegisterReset) -> None:
-        self._control.set_register(self._register(statement.name), None, 0)
+        self._control.register(self._register(statement.name)).write(None, 0)
 
     def _meter(self, name: str) -> str:
         """Returns an indirect meter's name, or that of the table of a direct one."""
@@ -248,14 +249,16 @@ class Runner:
 
     def _meter_read(self, statement: s.MeterRead) -> None:
         name = self._meter(statement.name)
-        self._read(statement.line, f"{name}[{statement.index}] {self._control.meter(name, statement.index)}")
+        self._read(
+            statement.line, f"{name}[{statement.index}] {self._control.meter(name).read(statement.index)}"
+        )
 
     def _meter_write(self, statement: s.MeterWrite) -> None:
         if len(statement.rates) != 2:
             raise ResolveError(f"a meter has two rates, not {len(statement.rates)}")
         low, high = sorted(statement.rates, key=lambda rate: rate.rate)
         config = MeterConfig(_per_second(low), low.burst, _per_second(high), high.burst)
-        self._control.set_meter(self._meter(statement.name), statement.index, config)
+        self._control.meter(self._meter(statement.name)).write(statement.index, config)
 
 
 def _per_second(rate: s.MeterRate) -> int:

@@ -17,7 +17,6 @@ from treecast.middleware.control.switches.state import SwitchState
 from treecast.middleware.dataplane.p4 import (
     ActionCall,
     CloneSession,
-    Control,
     Entities,
     Entry,
     ExactMatch,
@@ -34,6 +33,7 @@ from treecast.middleware.dataplane.p4 import (
     ValueSetMember,
     load_device_config,
 )
+from treecast.middleware.dataplane.p4.runtime.replication import Replication
 
 PROGRAM = Program(SCHEMA.info, KITCHEN.encode(), cookie=7)
 FAR = 0x020000000002
@@ -147,7 +147,7 @@ async def test_a_refused_write_names_the_update(served: Served) -> None:
 async def test_a_switch_that_forgets_is_found_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SwitchSession(served.address, name="s1") as session:
         await session.set_program(PROGRAM)
-        monkeypatch.setattr(Control, "insert_multicast_group", lambda *_: None)
+        monkeypatch.setattr(Replication, "insert_group", lambda *_: None)
         with pytest.raises(
             SwitchDiffers, match=r"s1 differs .* in 1 places, the first: insert groups 4"
         ) as caught:

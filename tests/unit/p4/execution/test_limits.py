@@ -77,12 +77,12 @@ def test_a_value_set_is_filled_at_run_time(interpret: bool) -> None:
     assert one.receive(0, PACKET, 0.0)[0].packet.hex() == "0102aabb"
     assert one.stats().parser_errors == {"NoMatch": 1}
     field = one._machine.value_sets[0].keys[0].name
-    one.control.set_value_set("P.known", [ValueSetMember({field: ExactMatch(1)})])
+    one.control.value_set("P.known").set([ValueSetMember({field: ExactMatch(1)})])
     assert one.receive(0, PACKET, 0.0)[0].packet.hex() == "0109aabb"
     with pytest.raises(ControlError) as refused:
-        one.control.set_value_set("P.known", [ValueSetMember({field: ExactMatch(n)}) for n in range(3)])
+        one.control.value_set("P.known").set([ValueSetMember({field: ExactMatch(n)}) for n in range(3)])
     assert refused.value.problem is Problem.FULL
-    assert len(one.control.value_set("P.known")) == 1
+    assert len(one.control.value_set("P.known").members()) == 1
 
 
 TIMED = "table t { key = { h.h.a: exact; } actions = { NoAction; } support_timeout = true; size = 10; }"
@@ -92,7 +92,7 @@ TIMED = "table t { key = { h.h.a: exact; } actions = { NoAction; } support_timeo
 def test_idle_entries_are_told(interpret: bool) -> None:
     one = switch(interpret, locals=TIMED, ingress="t.apply();")
     entry = Entry({"h.h.a": ExactMatch(1)}, ActionCall("NoAction"), idle_timeout=2.0)
-    one.control.insert("I.t", entry, 0.0)
+    one.control.table("I.t").insert(entry, 0.0)
     assert one.control.idle_entries(1.9) == []
     one.receive(0, PACKET, 1.9)
     assert one.control.idle_entries(3.8) == []
@@ -114,10 +114,10 @@ def test_a_direct_meter_colours_packets(interpret: bool) -> None:
     one = switch(interpret, locals=DIRECT, ingress="t.apply();")
     matches = {"h.h.a": ExactMatch(1)}
     config = MeterConfig(cir=1, cburst=1, pir=2, pburst=2)
-    one.control.insert("I.t", Entry(matches, ActionCall("I.show"), meter=config), 0.0)
+    one.control.table("I.t").insert(Entry(matches, ActionCall("I.show"), meter=config), 0.0)
     assert [one.receive(0, PACKET, 0.0)[0].packet[1] for _ in range(4)] == [0, 1, 2, 2]
-    assert one.control.direct_meter("I.t", matches) == config
-    one.control.set_direct_meter("I.t", matches, None)
+    assert one.control.table("I.t").meter(matches) == config
+    one.control.table("I.t").set_meter(matches, None)
     assert one.receive(0, PACKET, 0.0)[0].packet[1] == 0
 
 
@@ -151,11 +151,11 @@ def test_many_entries() -> None:
     one = switch(locals=table, ingress="t.apply();")
     name = one._machine.tables[0].shape.keys[0].name
     for value in range(20_000):
-        one.control.insert("I.t", Entry({name: ExactMatch(value)}, ActionCall("NoAction")))
+        one.control.table("I.t").insert(Entry({name: ExactMatch(value)}, ActionCall("NoAction")))
     one.receive(0, PACKET, 0.0)
     assert one.stats().tables["I.t"].hits == 1
     for value in range(20_000):
-        one.control.delete("I.t", {name: ExactMatch(value)})
+        one.control.table("I.t").delete({name: ExactMatch(value)})
     one.receive(0, PACKET, 0.0)
     assert one.stats().tables["I.t"].misses == 1
 
@@ -175,8 +175,8 @@ if (h.h.a == 5 && s.instance_type != 2) { clone(CloneType.E2E, 9); }"""
 def test_copies_that_egress_leaves_alone_and_one_that_it_does_not(interpret: bool) -> None:
     one = switch(interpret, ingress="s.mcast_grp = 4; h.h.b = 0x33;", egress=SHARED)
     replicas = tuple(Replica(port, port) for port in (1, 2, 3))
-    one.control.insert_multicast_group(MulticastGroup(4, replicas))
-    one.control.insert_clone_session(CloneSession(9, (Replica(6, 0),)))
+    one.control.replication.insert_group(MulticastGroup(4, replicas))
+    one.control.replication.insert_session(CloneSession(9, (Replica(6, 0),)))
     outs = one.receive(0, bytes.fromhex("0102aa"), 0.0)
     assert [out.packet.hex() for out in outs] == ["0133aa", "0177aa", "0133aa"]
     outs = one.receive(0, bytes.fromhex("0502aa"), 0.0)

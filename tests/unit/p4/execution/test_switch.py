@@ -56,10 +56,10 @@ def route(dst: int, prefix: int, port: int) -> Entry:
 
 def router(make: Make) -> Switch:
     one = make("router")
-    one.control.insert("I.routes", route(0x0A010000, 16, 1))
-    one.control.insert("I.routes", route(0x0A010200, 24, 2))
+    one.control.table("I.routes").insert(route(0x0A010000, 16, 1))
+    one.control.table("I.routes").insert(route(0x0A010200, 24, 2))
     rewrite = ActionCall("I.rewrite", {"dst": 0xCCCCCCCCCCCC})
-    one.control.insert("I.neighbours", Entry({"m.next_hop": ExactMatch(0x0A010200)}, rewrite))
+    one.control.table("I.neighbours").insert(Entry({"m.next_hop": ExactMatch(0x0A010200)}, rewrite))
     return one
 
 
@@ -77,22 +77,22 @@ def test_a_router_routes(make: Make) -> None:
     stats = one.stats()
     assert (stats.tables["I.routes"].hits, stats.tables["I.routes"].misses) == (2, 1)
     assert (stats.ingress_passes, stats.egress_passes, stats.drops) == (5, 2, {"dropped in ingress": 3})
-    assert one.control.counter("I.per_port", 5) == CounterData(5, 5 * 38)
-    assert one.control.direct_counter("I.routes", {"h.ipv4.dst": LpmMatch(0x0A010200, 24)}) == CounterData(
+    assert one.control.counter("I.per_port").read(5) == CounterData(5, 5 * 38)
+    assert one.control.table("I.routes").counter({"h.ipv4.dst": LpmMatch(0x0A010200, 24)}) == CounterData(
         1, 38
     )
-    assert one.control.direct_counter("I.routes", None) == CounterData(1, 38)
+    assert one.control.table("I.routes").counter(None) == CounterData(1, 38)
 
 
 def test_multicast_makes_copies_that_egress_may_drop(make: Make) -> None:
     one = router(make)
-    one.control.insert_multicast_group(MulticastGroup(7, tuple(Replica(port, 0) for port in (3, 4, 5))))
+    one.control.replication.insert_group(MulticastGroup(7, tuple(Replica(port, 0) for port in (3, 4, 5))))
     call = ActionCall("I.multicast", {"group": 7})
-    one.control.insert("I.routes", Entry({"h.ipv4.dst": LpmMatch(0xE0000000, 4)}, call))
+    one.control.table("I.routes").insert(Entry({"h.ipv4.dst": LpmMatch(0xE0000000, 4)}, call))
     outs = one.receive(4, ipv4("e0000001", 3), 0.0)
     assert [out.port for out in outs] == [3, 5]
     assert [out.packet[6:12].hex() for out in outs] == ["bbbbbbbbba03", "bbbbbbbbba05"]
-    one.control.delete_multicast_group(7)
+    one.control.replication.delete_group(7)
     assert one.receive(4, ipv4("e0000001", 3), 0.0) == []
     stats = one.stats()
     assert (stats.replicas, stats.drops) == (3, {"dropped in egress": 1, "no such multicast group": 1})
@@ -101,24 +101,24 @@ def test_multicast_makes_copies_that_egress_may_drop(make: Make) -> None:
 def test_entries_modified_and_deleted_take_effect_at_once(make: Make) -> None:
     one = router(make)
     packet = ipv4("0a010203", 9)
-    one.control.modify("I.routes", route(0x0A010200, 24, 8))
+    one.control.table("I.routes").modify(route(0x0A010200, 24, 8))
     assert [out.port for out in one.receive(0, packet, 0.0)] == [8]
-    one.control.delete("I.routes", {"h.ipv4.dst": LpmMatch(0x0A010200, 24)})
+    one.control.table("I.routes").delete({"h.ipv4.dst": LpmMatch(0x0A010200, 24)})
     assert [out.port for out in one.receive(0, packet, 0.0)] == [1]
-    one.control.delete("I.routes", {"h.ipv4.dst": LpmMatch(0x0A010000, 16)})
-    one.control.set_default("I.routes", ActionCall("I.route", {"next_hop": 0, "port": 6}))
+    one.control.table("I.routes").delete({"h.ipv4.dst": LpmMatch(0x0A010000, 16)})
+    one.control.table("I.routes").set_default(ActionCall("I.route", {"next_hop": 0, "port": 6}))
     assert [out.port for out in one.receive(0, packet, 0.0)] == [6]
-    one.control.set_default("I.routes", None)
+    one.control.table("I.routes").set_default(None)
     assert one.receive(0, packet, 0.0) == []
 
 
 def test_an_unchanged_packet_leaves_as_it_came(make: Make) -> None:
     one = make("bitmask")
-    one.control.insert("I.hosts", Entry({"h.ethernet.dst": ExactMatch(0xAAAAAAAAAAAA)}, _unicast(3)))
+    one.control.table("I.hosts").insert(Entry({"h.ethernet.dst": ExactMatch(0xAAAAAAAAAAAA)}, _unicast(3)))
     packet = ipv4("0a010203", 9, b"anything at all")
     assert one.receive(1, packet, 0.0) == [Out(3, packet)]
-    one.control.set_register("I.ports", 9, 0b0000_0110)
-    one.control.insert_multicast_group(MulticastGroup(4, (Replica(2), Replica(2, 1))))
+    one.control.register("I.ports").write(9, 0b0000_0110)
+    one.control.replication.insert_group(MulticastGroup(4, (Replica(2), Replica(2, 1))))
     state = ipv4("ef000009", 9, b"\x00" * 8 + b"state")
     assert one.receive(1, state, 0.0) == [Out(2, state), Out(2, state)]
 
@@ -131,9 +131,9 @@ def test_a_register_follows_the_packets(make: Make) -> None:
     one = make("bitmask")
     for port, kind in ((0, "c0"), (5, "c0"), (7, "c0"), (5, "80")):
         assert one.receive(port, ipv4(f"ef{kind}0011", 9, b"\x00" * 8), 0.0) == []
-    assert one.control.register("I.ports", 17) == 0b1000_0001
+    assert one.control.register("I.ports").read(17) == 0b1000_0001
     with pytest.raises(ControlError) as refused:
-        one.control.register("I.ports", 4096)
+        one.control.register("I.ports").read(4096)
     assert refused.value.problem is Problem.OUT_OF_RANGE
 
 
@@ -175,8 +175,8 @@ def test_varbits_are_as_long_as_said(make: Make) -> None:
 
 def copies(make: Make) -> Switch:
     one = make("copies")
-    one.control.insert_clone_session(CloneSession(5, (Replica(8, 2),), packet_length=6))
-    one.control.insert_clone_session(CloneSession(6, (Replica(9, 3),)))
+    one.control.replication.insert_session(CloneSession(5, (Replica(8, 2),), packet_length=6))
+    one.control.replication.insert_session(CloneSession(6, (Replica(9, 3),)))
     return one
 
 
@@ -231,7 +231,7 @@ def test_endless_resubmission_ends(make: Make) -> None:
 
 def test_truncate_and_egress_drops(make: Make) -> None:
     one = copies(make)
-    one.control.insert_multicast_group(MulticastGroup(3, (Replica(1, 0), Replica(2, 1))))
+    one.control.replication.insert_group(MulticastGroup(3, (Replica(1, 0), Replica(2, 1))))
     assert [
         len(out.packet) for out in one.receive(3, bytes(4).replace(b"\0\0", b"\5\3", 1) + bytes(20), 0.0)
     ] == [12, 12]
@@ -241,7 +241,7 @@ def test_truncate_and_egress_drops(make: Make) -> None:
 
 def test_digests(make: Make) -> None:
     one = copies(make)
-    one.control.insert_digest("news_t", DigestConfig(max_list_size=10))
+    one.control.digest("news_t").insert(DigestConfig(max_list_size=10))
     for value in ("0001", "0002", "0001"):
         one.receive(3, bytes.fromhex("0600" + value), 1.0)
     (found,) = one.control.take_digests(1.0)
@@ -253,9 +253,9 @@ def test_registers_counters_and_logs(make: Make) -> None:
     one = copies(make)
     for value in ("0005", "0007"):
         one.receive(3, bytes.fromhex("0701" + value), 0.0)
-    assert one.control.register("I.memory", 1) == 12
-    assert one.control.register("I.small", 1) == 256 - 6
-    assert one.control.counter("I.counted", 1) == CounterData(2, 8)
+    assert one.control.register("I.memory").read(1) == 12
+    assert one.control.register("I.small").read(1) == 256 - 6
+    assert one.control.counter("I.counted").read(1) == CounterData(2, 8)
     one.receive(3, bytes.fromhex("0d070009"), 0.0)
     assert one.receive(3, bytes.fromhex("0d000009"), 0.0) == []
     first, second = one.log()
@@ -267,31 +267,31 @@ def test_registers_counters_and_logs(make: Make) -> None:
 def test_selectors_choose_by_hash(make: Make) -> None:
     one = copies(make)
     for member in range(3):
-        one.control.insert_member("I.choice", MemberEntry(member, ActionCall("I.one", {"x": member})))
+        one.control.profile("I.choice").insert_member(MemberEntry(member, ActionCall("I.one", {"x": member})))
     members = tuple(GroupMember(member) for member in range(3))
-    one.control.insert_group("I.choice", GroupEntry(1, members))
+    one.control.profile("I.choice").insert_group(GroupEntry(1, members))
     matches = {"h.op.op": TernaryMatch(14, 255)}
-    one.control.insert("I.chosen", Entry(matches, GroupRef(1), 1))
+    one.control.table("I.chosen").insert(Entry(matches, GroupRef(1), 1))
     packets = [bytes.fromhex(f"0e00{value:04x}") for value in range(0, 0x4000, 0x100)]
     low = [one.receive(3, packet, 0.0)[0].packet[3] for packet in packets]
     assert set(low) == {0, 1, 2}
     assert low == [one.receive(3, packet, 0.0)[0].packet[3] for packet in packets]
     with pytest.raises(ControlError) as refused:
-        one.control.delete_group("I.choice", 1)
+        one.control.profile("I.choice").delete_group(1)
     assert refused.value.problem is Problem.IN_USE
     shot = OneShot((WeightedCall(ActionCall("I.one", {"x": 9})),))
-    one.control.modify("I.chosen", Entry(matches, shot, 1))
-    one.control.delete_group("I.choice", 1)
+    one.control.table("I.chosen").modify(Entry(matches, shot, 1))
+    one.control.profile("I.choice").delete_group(1)
     assert one.receive(3, packets[0], 0.0)[0].packet[3] == 9
 
 
 def test_const_entries(make: Make) -> None:
     one = make("flow")
-    entries = list(one.control.entries("I.small"))
+    entries = list(one.control.table("I.small").entries())
     assert [entry.is_const for entry in entries] == [True] * 3
     assert entries[1].matches == {"h.x.b": RangeMatch(3, 3), "h.x.c": OptionalMatch(9)}
     with pytest.raises(ControlError) as refused:
-        one.control.insert("I.small", entries[0])
+        one.control.table("I.small").insert(entries[0])
     assert refused.value.problem is Problem.READ_ONLY
 
 
@@ -315,29 +315,31 @@ def test_const_entries(make: Make) -> None:
 )  # fmt: skip
 def test_entries_that_are_refused_change_nothing(table: str, entry: Entry, problem: Problem) -> None:
     one = switch("flow")
-    one.control.insert("I.t", Entry({"h.x.op": ExactMatch(7)}, ActionCall("NoAction"), 1))
+    one.control.table("I.t").insert(Entry({"h.x.op": ExactMatch(7)}, ActionCall("NoAction"), 1))
     with pytest.raises(ControlError) as refused:
-        one.control.insert(table, entry)
+        one.control.table(table).insert(entry)
     assert refused.value.problem is problem
-    assert len(list(one.control.entries("I.t"))) == 1
+    assert len(list(one.control.table("I.t").entries())) == 1
 
 
 def test_a_table_is_full_at_its_size() -> None:
     one = switch("flow")
     for number in range(20):
-        one.control.insert("I.t", Entry({"h.x.op": ExactMatch(number)}, ActionCall("NoAction"), 1))
+        one.control.table("I.t").insert(Entry({"h.x.op": ExactMatch(number)}, ActionCall("NoAction"), 1))
     with pytest.raises(ControlError) as refused:
-        one.control.insert("I.t", Entry({"h.x.op": ExactMatch(20)}, ActionCall("NoAction"), 1))
+        one.control.table("I.t").insert(Entry({"h.x.op": ExactMatch(20)}, ActionCall("NoAction"), 1))
     assert refused.value.problem is Problem.FULL
 
 
 def test_what_is_read_can_be_written_again() -> None:
     one, other = switch("flow"), switch("flow")
     call = ActionCall("I.bound", {"v": 3})
-    one.control.insert("I.t", Entry({"h.x.op": ExactMatch(1), "low": TernaryMatch(1, 3)}, call, 5, b"mine"))
-    for entry in one.control.entries("I.t"):
-        other.control.insert("I.t", entry)
-    assert list(other.control.entries("I.t")) == list(one.control.entries("I.t"))
+    one.control.table("I.t").insert(
+        Entry({"h.x.op": ExactMatch(1), "low": TernaryMatch(1, 3)}, call, 5, b"mine")
+    )
+    for entry in one.control.table("I.t").entries():
+        other.control.table("I.t").insert(entry)
+    assert list(other.control.table("I.t").entries()) == list(one.control.table("I.t").entries())
 
 
 def test_ports(make: Make) -> None:

@@ -95,28 +95,30 @@ def fill(one: Switch, random: Random) -> None:
         if isinstance(extern, Profile):
             for member in range(3):
                 call = random_call(random, list(extern.actions.values()))
-                control.insert_member(name, MemberEntry(member, call))
+                control.profile(name).insert_member(MemberEntry(member, call))
             if extern.is_selector:
-                control.insert_group(name, GroupEntry(1, (GroupMember(0, 2), GroupMember(1), GroupMember(2))))
-                control.insert_group(name, GroupEntry(2))
+                control.profile(name).insert_group(
+                    GroupEntry(1, (GroupMember(0, 2), GroupMember(1), GroupMember(2)))
+                )
+                control.profile(name).insert_group(GroupEntry(2))
         elif isinstance(extern, RegisterArray):
             for index in range(min(extern.size, 8)):
-                control.set_register(name, index, random.getrandbits(extern.width))
+                control.register(name).write(index, random.getrandbits(extern.width))
         elif isinstance(extern, MeterArray):
-            control.set_meter(name, None, MeterConfig(10, 3, 20, 6))
+            control.meter(name).write(None, MeterConfig(10, 3, 20, 6))
     for table in machine.tables:
         for _ in range(8):
             add_entry(one, table, random)
     for group in range(1, 200):
         replicas = tuple(Replica(port, rid) for rid, port in enumerate(random.sample(range(8), 3)))
-        control.insert_multicast_group(MulticastGroup(group, replicas))
-    control.insert_clone_session(CloneSession(5, (Replica(3, 4), Replica(9, 1)), packet_length=5))
-    control.insert_clone_session(CloneSession(6, (Replica(2, 1),)))
+        control.replication.insert_group(MulticastGroup(group, replicas))
+    control.replication.insert_session(CloneSession(5, (Replica(3, 4), Replica(9, 1)), packet_length=5))
+    control.replication.insert_session(CloneSession(6, (Replica(2, 1),)))
     for digest in machine.digests:
-        control.insert_digest(digest, DigestConfig())
+        control.digest(digest).insert(DigestConfig())
     for values in machine.value_sets:
         members = [ValueSetMember(random_matches(random, values.keys)) for _ in range(2)]
-        control.set_value_set(values.name, members)
+        control.value_set(values.name).set(members)
 
 
 def add_entry(one: Switch, table: TableState, random: Random) -> None:
@@ -125,7 +127,7 @@ def add_entry(one: Switch, table: TableState, random: Random) -> None:
     matches = random_matches(random, table.shape.keys)
     entry = Entry(matches, random_action(random, table), priority, meter=meter)
     try:
-        one.control.insert(table.shape.name, entry)
+        one.control.table(table.shape.name).insert(entry)
     except ControlError:
         pass  # a repeat, or a table whose entries are const
 
@@ -134,7 +136,9 @@ def state(one: Switch) -> list[object]:
     """Returns all state that packets may have changed."""
     machine = one._machine
     cells: list[object] = [x.cells for x in machine.externs if isinstance(x, RegisterArray)]
-    counters = [one.control.counters(name) for name, x in one.control._externs.items() if _counts(x)]
+    counters = [
+        one.control.counter(name).read_all() for name, x in one.control._externs.items() if _counts(x)
+    ]
     entries = [list(table.entries(0.0)) for table in machine.tables]
     return [cells, counters, entries, one.stats(), one.log(), one.control.take_digests(1e9)]
 

@@ -45,13 +45,13 @@ async def read(plane: Plane, **entity: Any) -> p4r.Entity:
 @pytest.mark.parametrize("interpret", [False, True])
 def test_both_engines_count(interpret: bool) -> None:
     switch = Switch(bundle.load(METERED.encode()), ports=range(4), interpret=interpret)
-    switch.control.set_meter("MyIngress.limits", 2, MeterConfig(0, 1, 0, 2))
-    switch.control.insert("MyIngress.ternary_table", Entry({}, ActionCall("MyIngress.metered"), 1))
+    switch.control.meter("MyIngress.limits").write(2, MeterConfig(0, 1, 0, 2))
+    switch.control.table("MyIngress.ternary_table").insert(Entry({}, ActionCall("MyIngress.metered"), 1))
     for _ in range(4):
         switch.receive(0, FRAME, 1.0)
     one, two = CounterData(1, 20), CounterData(2, 40)
-    assert switch.control.meter_counts("MyIngress.limits", 2) == MeterCounts(one, one, two)
-    direct = switch.control.direct_meter_counts("MyIngress.ternary_table", {}, 1)
+    assert switch.control.meter("MyIngress.limits").counts(2) == MeterCounts(one, one, two)
+    direct = switch.control.table("MyIngress.ternary_table").meter_counts({}, 1)
     assert direct == MeterCounts(green=CounterData(4, 80))
 
 

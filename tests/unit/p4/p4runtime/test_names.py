@@ -118,7 +118,7 @@ async def test_strings_become_numbers_and_strings_again(named: Plane, switch: Se
     assert [out.port for out in switch.receive(1, FRAME[:6] + bytes(6) + FRAME[12:])] == [7]
     assert switch.device.active is not None
     control = switch.device.active.switch.control
-    held = {one.matches["meta.vrf"].value for one in control.entries("MyIngress.routes")}  # type: ignore[union-attr]
+    held = {one.matches["meta.vrf"].value for one in control.table("MyIngress.routes").entries()}  # type: ignore[union-attr]
     assert held == {0, 5, 1023}
 
 

@@ -135,7 +135,7 @@ def test_digests_wait_and_are_joined() -> None:
     queue = DigestQueue("d")
     queue.add((1,), 0.0)
     assert queue.take(9.0) == []  # not configured
-    queue.configure(DigestConfig(max_timeout=1.0, max_list_size=3, ack_timeout=10.0))
+    queue.insert(DigestConfig(max_timeout=1.0, max_list_size=3, ack_timeout=10.0))
     for values in ((1,), (2,), (1,)):
         queue.add(values, 5.0)
     assert (queue.take(5.5), queue.due_at()) == ([], 6.0)
@@ -154,7 +154,7 @@ def test_digests_wait_and_are_joined() -> None:
 
 def test_digests_are_bounded() -> None:
     queue = DigestQueue("d")
-    queue.configure(DigestConfig(max_timeout=100.0))
+    queue.insert(DigestConfig(max_timeout=100.0))
     for number in range(MAX_WAITING + 5):
         queue.add((number,), 0.0)
     assert queue.dropped == 5
