@@ -35,10 +35,11 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .coordinator import Coordinator, CoordinatorSettings
+from .coordinator import Coordinator
 from .postgres import Leader, PostgresStore
 from .postgres_session import shown
 from .service import CoordinatorService
+from .stored_state import CoordinatorSettings
 
 WAIT_SECONDS: Final = 1.0  # of one wait for the lock
 BEAT_SECONDS: Final = 2.0  # between two confirmations of an idle coordinator
@@ -230,9 +231,9 @@ class ElectedCoordinator:
         self._service.about = self._describe
         self.takeovers += 1
         self.problem = self._said = ""
-        self.leader = Leader(coordinator.epoch, self._address)
+        self.leader = Leader(coordinator.stored.epoch, self._address)
         self._move(Event.LOCK)
-        _log.info("coordinator leads", epoch=coordinator.epoch, revision=coordinator.revision)
+        _log.info("coordinator leads", epoch=coordinator.stored.epoch, revision=coordinator.stored.revision)
 
     def _note_leader(self, leader: Leader) -> None:
         self.problem = ""
@@ -291,7 +292,7 @@ class ElectedCoordinator:
 
 async def _stamped(call: Callable[[Any], Awaitable[Any]], coordinator: Coordinator, request: Any) -> Any:
     response = await call(request)
-    response.epoch = coordinator.epoch  # which the call may have raised
+    response.epoch = coordinator.stored.epoch  # which the call may have raised
     return response
 
 

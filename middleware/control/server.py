@@ -32,10 +32,11 @@ from treecast.middleware.model.identity import new_cluster_id
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.settings import FsyncPolicy
 
-from .coordinator import Coordinator, CoordinatorSettings
+from .coordinator import Coordinator
 from .elected import ElectedCoordinator, ElectedSettings
 from .service import CoordinatorService
 from .store import SqliteStore, Store
+from .stored_state import CoordinatorSettings
 
 R = TypeVar("R", bound=Message)
 
@@ -77,7 +78,7 @@ class OpenCoordinator:
             store.close()
             raise
         admission = settings.admission or Admission(
-            self.coordinator.cluster_id, settings.token, secrets.token_bytes(16)
+            self.coordinator.stored.cluster_id, settings.token, secrets.token_bytes(16)
         )
         self.service = CoordinatorService(self.coordinator, uuid.uuid4, settings.max_watchers)
         self.calls = Calls(SERVICE, self._serving, admission, clock, settings.stall)
@@ -96,7 +97,7 @@ class OpenCoordinator:
 
     @property
     def cluster_id(self) -> str:
-        return self.coordinator.cluster_id
+        return self.coordinator.stored.cluster_id
 
     @property
     def refused_writes(self) -> int:
@@ -239,7 +240,7 @@ class LocalCoordinator(CoordinatorCalls):
     """The same calls as a client's, made on the service itself. The caller needs no token."""
 
     def __init__(self, opened: OpenCoordinator, rng: random.Random | None = None) -> None:
-        super().__init__("this daemon", opened.coordinator.cluster_id, rng or random.Random())
+        super().__init__("this daemon", opened.coordinator.stored.cluster_id, rng or random.Random())
         self._service = opened.service
         self._names = {method.name: method.attribute for method in methods(SERVICE)}
 

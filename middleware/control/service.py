@@ -47,6 +47,7 @@ class CoordinatorService:
     ) -> None:
         """`about`, which may be set later, fills in what only the process knows about itself."""
         self._coordinator = coordinator
+        self._stored = coordinator.stored
         self._new_topic_id = new_topic_id
         self._max_watchers = max_watchers
         self._watchers = 0
@@ -57,16 +58,16 @@ class CoordinatorService:
     def end_watches(self) -> None:
         """Ends all watches before the address closes; watchers then reconnect."""
         self._watched = False
-        self._coordinator.wake()
+        self._stored.wake()
 
     # --- hosts
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
         _check_address(request.address)
-        known = self._coordinator.state.host(request.name)
+        known = self._stored.state.host(request.name)
         host_id = known.host_id if known is not None else 0
         if await self._wants(request.name, host_id, request.heard):
-            return pb.AttachResponse(view_wanted=True, cluster_id=self._coordinator.cluster_id)
+            return pb.AttachResponse(view_wanted=True, cluster_id=self._stored.cluster_id)
         command = commands.Attach(
             request.name,
             request.instance,
@@ -83,7 +84,7 @@ class CoordinatorService:
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(
             session=pb.HostSession(host_id=host.host_id, incarnation=host.incarnation),
-            cluster_id=self._coordinator.cluster_id,
+            cluster_id=self._stored.cluster_id,
             lease_seconds=self._lease,
             run=host.run,
             older=0 < host.run == host.lost_run,
@@ -93,7 +94,7 @@ class CoordinatorService:
         """Returns how far the last run of the host came, as stored. No other call of the host changes it
         meanwhile, unless its old daemon still runs.
         """
-        host = self._coordinator.state.host(name)
+        host = self._stored.state.host(name)
         if host is None:
             return None
         before = stamp_key(host.host_id - 1)
@@ -116,10 +117,10 @@ class CoordinatorService:
     async def _wants(self, name: str, host_id: int, heard: pb.Heard) -> bool:
         """Returns whether the caller's view is wanted, because it has what the store lacks."""
         told = Position(heard.history, heard.revision, heard.epoch)
-        return await self._coordinator.meet(name, host_id, told, heard.highest)
+        return await self._coordinator.older.meet(name, host_id, told, heard.highest)
 
     def _name(self, session: pb.HostSession) -> str:
-        host = self._coordinator.state.host_by_id(session.host_id)
+        host = self._stored.state.host_by_id(session.host_id)
         return host.name if host is not None else session.heard.name or f"with id {session.host_id}"
 
     async def _caller(self, session: pb.HostSession) -> Session:
@@ -143,12 +144,12 @@ class CoordinatorService:
         if not await self._wants(request.name, 0, heard):
             self._views.forget(request.name)  # the store has it by now
         elif (view := self._views.page(request, told)) is not None:
-            await self._coordinator.adopt(request.name, told, view)
+            await self._coordinator.older.adopt(request.name, told, view)
         return pb.HandInResponse()
 
     @property
     def _lease(self) -> float:
-        return self._coordinator.state.settings.lease
+        return self._stored.state.settings.lease
 
     # --- watching
 
@@ -163,10 +164,10 @@ class CoordinatorService:
         try:
             history, revision = request.history, request.revision
             await self._check_watcher(request)
-            while self._watched and not self._coordinator.closed:
-                found = self._coordinator.after(history, revision, CHUNK_BYTES)
+            while self._watched and not self._stored.closed:
+                found = self._stored.after(history, revision, CHUNK_BYTES)
                 if found is None:
-                    history, taken = self._coordinator.history_id, await self._coordinator.snapshot()
+                    history, taken = self._stored.history_id, await self._coordinator.snapshot()
                     header = self._header(history, taken.revision)
                     for message in _snapshot_messages(header, taken.changes):
                         yield message
@@ -176,14 +177,14 @@ class CoordinatorService:
                     header = self._header(history, revision)
                     yield _with_changes(header, [change for each in found for change in each.changes])
                 else:
-                    await self._coordinator.moved(revision)
+                    await self._stored.moved(revision)
         finally:
             self._watchers -= 1
             if not self._watchers:
-                self._coordinator.forget_snapshot()
+                self._stored.forget_snapshot()
 
     def _header(self, history: str, revision: int) -> pb.WatchResponse:
-        return pb.WatchResponse(history=history, revision=revision, epoch=self._coordinator.epoch)
+        return pb.WatchResponse(history=history, revision=revision, epoch=self._stored.epoch)
 
     async def _check_watcher(self, request: pb.WatchRequest) -> None:
         """Refuses a watcher that knows more than the store: a snapshot would take it from the watcher."""
@@ -222,7 +223,7 @@ class CoordinatorService:
         topic: TopicEntry = (
             self._coordinator.validate(command) if validate_only else await self._coordinator.do(command)
         )
-        return pb.TopicEntryResponse(topic=TOPIC.write(topic), revision=self._coordinator.revision)
+        return pb.TopicEntryResponse(topic=TOPIC.write(topic), revision=self._stored.revision)
 
     async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
         command = commands.TakeLead(
@@ -331,7 +332,7 @@ class CoordinatorService:
             for write in request.writes
         )
         await self._coordinator.do(commands.PutDefinitions(await self._caller(request.session), writes))
-        return pb.PutDefinitionsResponse(revision=self._coordinator.revision)
+        return pb.PutDefinitionsResponse(revision=self._stored.revision)
 
     # --- events
 
@@ -351,15 +352,15 @@ class CoordinatorService:
     async def status(self, request: pb.CoordinatorStatusRequest) -> pb.CoordinatorStatusResponse:
         coordinator = self._coordinator
         found = pb.CoordinatorStatusResponse(
-            cluster_id=coordinator.cluster_id,
+            cluster_id=self._stored.cluster_id,
             version=treecast.__version__,
-            revision=coordinator.revision,
-            hosts=sum(host.presence is Presence.ATTACHED for host in coordinator.state.hosts()),
+            revision=self._stored.revision,
+            hosts=sum(host.presence is Presence.ATTACHED for host in self._stored.state.hosts()),
             watchers=self._watchers,
             refused_writes=coordinator.refused_writes,
-            epoch=coordinator.epoch,
+            epoch=self._stored.epoch,
         )
-        found.missing.extend(coordinator.problems())
+        found.missing.extend(coordinator.older.problems())
         found.problems.extend(found.missing)
         self.about(found)
         return found

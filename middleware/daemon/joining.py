@@ -265,14 +265,14 @@ class Joining:
         self._client = LocalCoordinator(self.coordinator)
 
     def _coordinators_state(self) -> ClusterState | None:
-        return self.coordinator.coordinator.state if self.coordinator is not None else None
+        return self.coordinator.coordinator.stored.state if self.coordinator is not None else None
 
     async def _hear_others(self, coordinator: OpenCoordinator) -> None:
         """Lets other hosts reach the coordinator before this host opens its logs, and waits for those that it
         knows: this directory may be an older state, and its coordinator's store with it.
         """
         await self._open_control(coordinator.cluster_id, self.token, coordinator)
-        await coordinator.coordinator.hear_others(self._settings.name)
+        await coordinator.coordinator.older.hear_others(self._settings.name)
 
     def _own_token(self) -> JoinToken:
         cluster_id = self.directory.meta.cluster_id

@@ -15,7 +15,6 @@ LARGER = {
     "middleware/broker/groups/group.py Group": 60,
     "middleware/broker/pubsub/journal.py Journal": 49,
     "middleware/broker/pubsub/pubsub.py PubSub": 59,
-    "middleware/control/coordinator.py Coordinator": 48,
     "middleware/control/replicas/controller.py ReplicaController": 46,
     "middleware/fabric/channel/channels.py Channels": 46,
     "middleware/storage/log.py PartitionLog": 56,

@@ -17,8 +17,8 @@ from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import StateSettings
 from treecast.middleware.storage.settings import FsyncPolicy
 

@@ -195,7 +195,7 @@ async def test_the_wrong_key_and_the_wrong_cluster(
         assert (error.fault, text in error.detail) == (Fault.POLICY_VIOLATION, True)
         assert (await refused(anext(client.watch()))).fault is Fault.POLICY_VIOLATION
         assert server.calls.counters.refused.pop(reason) == 2
-    assert server.coordinator.revision == 0
+    assert server.coordinator.stored.revision == 0
 
 
 async def test_a_replayed_call_changes_nothing(
@@ -207,11 +207,11 @@ async def test_a_replayed_call_changes_nothing(
     async with grpc.aio.insecure_channel(str(server.address)) as channel:
         call = channel.unary_unary(METHOD)
         await call(body, metadata=metadata)
-        revision = server.coordinator.revision
+        revision = server.coordinator.stored.revision
         with pytest.raises(grpc.aio.AioRpcError) as again:
             await call(body, metadata=metadata)
     assert again.value.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert (server.coordinator.revision, server.calls.counters.refused["replayed"]) == (revision, 1)
+    assert (server.coordinator.stored.revision, server.calls.counters.refused["replayed"]) == (revision, 1)
 
 
 async def test_a_restart_and_a_jumping_clock_need_no_hand(
@@ -236,7 +236,7 @@ async def test_without_a_key_the_first_attach_learns_the_cluster(
     await server.start()
     client = connect(server, None)
     await client.attach(hello())
-    assert client.cluster_id == server.coordinator.cluster_id
+    assert client.cluster_id == server.coordinator.stored.cluster_id
     assert len(client.cluster_id) == len(new_id()) == 22
     await server.close(0)
     other = CoordinatorServer(

@@ -32,9 +32,10 @@ from treecast.middleware.api.entries import (
 from treecast.middleware.control import commands
 from treecast.middleware.control import store as store_module
 from treecast.middleware.control.commands import Session
-from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
+from treecast.middleware.control.coordinator import Coordinator
 from treecast.middleware.control.history import History, Revision
 from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import ItemWrite
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -76,7 +77,7 @@ def attach(name: str) -> commands.Attach:
 async def test_commands_that_wait_together_are_written_together(coordinator: Coordinator, disk: Disk) -> None:
     hosts = await asyncio.gather(*(coordinator.do(attach(f"h{n}")) for n in range(50)))
     assert [host.host_id for host in hosts] == list(range(1, 51))
-    assert (coordinator.revision, disk.transactions) == (50, 1)
+    assert (coordinator.stored.revision, disk.transactions) == (50, 1)
 
 
 async def test_one_bad_command_refuses_nobody_else(coordinator: Coordinator) -> None:
@@ -88,7 +89,7 @@ async def test_one_bad_command_refuses_nobody_else(coordinator: Coordinator) -> 
         return_exceptions=True,
     )
     assert [isinstance(answer, TreecastError) for answer in answers] == [False, True, False, True]
-    assert coordinator.revision == 2
+    assert coordinator.stored.revision == 2
 
 
 @pytest.mark.parametrize("error", [TreecastError(Fault.STORAGE, "disk full"), ValueError("surprise")])
@@ -97,7 +98,7 @@ async def test_a_disk_that_refuses_is_as_if_nothing_was_asked(
 ) -> None:
     host = await coordinator.do(attach("a"))
     session = Session(host.host_id, host.incarnation)
-    before = list(coordinator.state.entries())
+    before = list(coordinator.stored.state.entries())
     disk.refuses = error
     answers = await asyncio.gather(
         coordinator.do(attach("b")),
@@ -105,7 +106,7 @@ async def test_a_disk_that_refuses_is_as_if_nothing_was_asked(
         return_exceptions=True,
     )
     assert [getattr(answer, "fault", None) for answer in answers] == [Fault.STORAGE] * 2
-    assert (list(coordinator.state.entries()), coordinator.revision) == (before, 1)
+    assert (list(coordinator.stored.state.entries()), coordinator.stored.revision) == (before, 1)
     disk.refuses = None
     assert (await coordinator.do(commands.TakeProducerIds(session, 10))).first == 0
     assert (await coordinator.do(attach("b"))).host_id == 2
@@ -116,7 +117,7 @@ async def test_a_snapshot_is_never_ahead_of_the_disk(coordinator: Coordinator) -
     await asyncio.sleep(0)
     first, second = await asyncio.gather(coordinator.snapshot(), coordinator.snapshot())
     assert first is second
-    assert first.revision == coordinator.revision == 10
+    assert first.revision == coordinator.stored.revision == 10
     assert len(first.changes) == 11  # 10 changes and the counter of host ids
     await asyncio.gather(*pending)
     await coordinator.do(attach("later"))
@@ -154,9 +155,12 @@ async def test_after_a_kill_everything_acknowledged_is_there(disk: Disk, tmp_pat
     for suffix in ("", "-wal"):
         shutil.copyfile(tmp_path / f"c.sqlite{suffix}", tmp_path / f"d.sqlite{suffix}")
     later = Coordinator(open_store(tmp_path / "d.sqlite"), CoordinatorSettings(), lambda: 0.0)
-    assert list(later.state.entries()) == list(coordinator.state.entries())
-    assert (later.revision, later.history_id) == (coordinator.revision, coordinator.history_id)
-    assert len(later.after(coordinator.history_id, 0, 10**6) or ()) == later.revision
+    assert list(later.stored.state.entries()) == list(coordinator.stored.state.entries())
+    assert (later.stored.revision, later.stored.history_id) == (
+        coordinator.stored.revision,
+        coordinator.stored.history_id,
+    )
+    assert len(later.stored.after(coordinator.stored.history_id, 0, 10**6) or ()) == later.stored.revision
     assert await later.home_items("g:g", b"", 100) == ([(b"k", b"v")], False)
     for each in (coordinator, later):
         await each.close()

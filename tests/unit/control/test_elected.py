@@ -142,7 +142,7 @@ async def test_one_leads_and_the_other_takes_over(database: str) -> None:
             session = (await attach(client)).session
             await make_topic(client, "t")
             assert client.target == str(first.address)
-            history, epoch = first.coordinator.history_id, first.coordinator.epoch
+            history, epoch = first.coordinator.stored.history_id, first.coordinator.stored.epoch
             async with aclosing(client.watch()) as updates:
                 assert (await anext(updates)).position == Position(history, 2, epoch)
                 await first.close(0)
@@ -172,9 +172,9 @@ async def test_a_lost_session_ends_the_lead_and_nothing_that_was_answered(
         assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
         await until(lambda: office(server).takeovers == 2)
         assert await topics(client) == {"t"}
-        assert (server.coordinator.epoch, server.coordinator.history_id) == (
-            before.epoch + 1,
-            before.history_id,
+        assert (server.coordinator.stored.epoch, server.coordinator.stored.history_id) == (
+            before.stored.epoch + 1,
+            before.stored.history_id,
         )
         found = await client.status()
         assert (found.takeovers, found.store_losses) == (2, 1)
@@ -353,7 +353,7 @@ async def test_a_promoted_standby_has_all_and_the_old_primary_acknowledges_nothi
             await make_topic(client, "v")
             assert await topics(client) == {"t", "v"}
             assert client.epoch >> 20 == (position.epoch >> 20) + 1  # the next timeline
-            assert new.coordinator.history_id != position.history
+            assert new.coordinator.stored.history_id != position.history
 
 
 def test_a_store_on_another_timeline_has_another_history(
@@ -383,7 +383,7 @@ def test_a_store_on_another_timeline_has_another_history(
 async def test_an_answer_of_an_earlier_epoch_is_void(database: str) -> None:
     async with started(database) as server, client_of(server) as client:
         await until(leads(server))
-        client.epoch = server.coordinator.epoch + 1
+        client.epoch = server.coordinator.stored.epoch + 1
         client.heard = pb.Heard  # as earlier versions, which do not tell what they have heard
         for call in (lambda: attach(client), lambda: make_topic(client, "t")):
             with pytest.raises(TreecastError, match="its answer is void") as refused:
@@ -413,32 +413,32 @@ async def test_a_database_restored_from_an_older_dump_takes_back_what_a_host_kno
     async with started(dump) as server, client_of(server) as client:
         await until(leads(server))
         client.epoch, client.position = known.position.epoch, lambda: known.position
-        lower = server.coordinator.epoch
+        lower = server.coordinator.stored.epoch
         assert lower < client.epoch
         session.heard.CopyFrom(client.heard())
         with pytest.raises(ViewWanted):
             await client.renew(session)
-        assert server.coordinator.epoch > known.position.epoch
+        assert server.coordinator.stored.epoch > known.position.epoch
         await client.hand_in("h", known.position, known.changes)
         await client.renew(session)
         topics = {change.key for change in known.changes if isinstance(change.entry, TopicEntry)}
-        assert {topic.name for topic in server.coordinator.state.topics()} == topics
-        epoch = server.coordinator.epoch
+        assert {topic.name for topic in server.coordinator.stored.state.topics()} == topics
+        epoch = server.coordinator.stored.epoch
     async with started(dump) as server:
         await until(leads(server))
-        assert server.coordinator.epoch == epoch + 1
+        assert server.coordinator.stored.epoch == epoch + 1
 
 
 async def test_a_later_timeline_is_not_followed(database: str) -> None:
     """Another server was promoted, and may go on: only an operator knows."""
     async with started(database) as server, client_of(server) as client:
         await until(leads(server))
-        before = server.coordinator.epoch
+        before = server.coordinator.stored.epoch
         client.epoch = before + (1 << 20)
         with pytest.raises(TreecastError, match="another server was promoted") as refused:
             await attach(client)
         assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
-        assert server.coordinator.epoch == before
+        assert server.coordinator.stored.epoch == before
 
 
 def test_a_store_of_an_earlier_version_gets_a_lineage(database: str) -> None:

@@ -20,7 +20,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.control.coordinator import CoordinatorSettings
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
 from treecast.middleware.control.values import StateSettings
 

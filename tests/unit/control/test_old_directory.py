@@ -15,9 +15,9 @@ from treecast.middleware.api.entries import END, RUN, HostEntry, PartitionEnd
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control import commands
 from treecast.middleware.control.cluster_state import ClusterState
-from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
 from treecast.middleware.control.state import step
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import STAMPS, StateSettings, read_stamp
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.runs import MOST, RunMark

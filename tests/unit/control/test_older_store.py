@@ -21,13 +21,14 @@ from treecast.middleware.api.coordinator_client import ViewWanted
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import Position, Update, encode_change
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control import coordinator
-from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
+from treecast.middleware.control import stored_state
+from treecast.middleware.control.coordinator import Coordinator
 from treecast.middleware.control.handed_views import HandedViews
 from treecast.middleware.control.hearing import COMING_SECONDS, HAND_IN_SECONDS, Hearing
 from treecast.middleware.control.lineage import producer_floor
 from treecast.middleware.control.restore import restored, write_store
 from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import StateSettings
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -159,19 +160,19 @@ async def lost(site: Site) -> tuple[Host, Host]:
 
 async def test_what_a_host_knows_comes_back(site: Site) -> None:
     a, b = await lost(site)
-    history, known = site.coordinator.history_id, {encode_change(one) for one in b.view.entries()}
+    history, known = site.coordinator.stored.history_id, {encode_change(one) for one in b.view.entries()}
     await a.renew()
-    assert site.coordinator.state.topic("new") is None
+    assert site.coordinator.stored.state.topic("new") is None
     await b.hand_in()
-    assert site.coordinator.history_id != history
-    assert site.coordinator.revision > b.view.position.revision
+    assert site.coordinator.stored.history_id != history
+    assert site.coordinator.stored.revision > b.view.position.revision
     await b.renew()  # under its session of before
     await b.see()
     found = {encode_change(one) for one in b.view.entries()}
     kinds = (b"\x08\x02", b"\x08\x03", b"\x08\x04")  # topics, homes, state ids
     assert {one for one in known - found if one.startswith(kinds)} == set()
-    assert site.coordinator.problems() == []
-    assert site.coordinator.older_states == b.link._counters.views_handed_in == 1
+    assert site.coordinator.older.problems() == []
+    assert site.coordinator.older.adopted == b.link._counters.views_handed_in == 1
     d = await site.host("d")
     assert d.attachment.session.host_id == 4
 
@@ -194,7 +195,7 @@ async def test_a_host_that_knows_more_is_told_nothing_before_its_view_is_adopted
     with pytest.raises(ViewWanted):
         await b.attachment.attach()
     assert b.view.position == before
-    (problem,) = site.coordinator.problems()
+    (problem,) = site.coordinator.older.problems()
     assert "host b has revision" in problem
     status = await b.client.status()
     assert list(status.missing) == list(status.problems) == [problem]
@@ -241,15 +242,15 @@ async def test_a_host_that_comes_late_brings_what_it_knows(site: Site) -> None:
     site.start(hearing=0.01)
     for name in ("one", "two", "three", "four", "five", "six", "seven", "new"):
         await site.topic(name)
-    assert site.coordinator.revision > b.view.position.revision
+    assert site.coordinator.stored.revision > b.view.position.revision
     await a.renew()
     await b.hand_in()
-    state = site.coordinator.state
+    state = site.coordinator.stored.state
     assert {topic.name for topic in state.topics()} == {
         *("old", "one", "two", "three", "four", "five", "six", "seven", "new")
     }
     assert state.host("c") is not None
-    (missing,) = site.coordinator.problems()
+    (missing,) = site.coordinator.older.problems()
     assert missing.startswith("topic new: another topic of this name was created since")
 
 
@@ -259,11 +260,11 @@ async def test_a_later_view_of_the_same_history_is_adopted_as_well(site: Site) -
     later.view.apply(replaced(b, site, a.view.position.revision))
     later.attachment._session = a.attachment._session
     await later.hand_in()  # it knows less than b, and more than the store
-    assert site.coordinator.state.topic("new") is None
+    assert site.coordinator.stored.state.topic("new") is None
     await b.hand_in()
-    assert site.coordinator.state.topic("new") is not None
+    assert site.coordinator.stored.state.topic("new") is not None
     await later.renew()
-    assert site.coordinator.older_states == 2
+    assert site.coordinator.older.adopted == 2
 
 
 def replaced(b: Host, site: Site, revision: int) -> Update:
@@ -271,7 +272,7 @@ def replaced(b: Host, site: Site, revision: int) -> Update:
     entries = [one for one in b.view.entries() if one.key != "new"]
     at = b.view.position
     assert revision + 1 < at.revision
-    return Update(True, Position(at.history, site.coordinator.revision + 1, at.epoch), tuple(entries))
+    return Update(True, Position(at.history, site.coordinator.stored.revision + 1, at.epoch), tuple(entries))
 
 
 async def test_one_host_at_a_time_hands_in_its_view(site: Site) -> None:
@@ -317,7 +318,7 @@ async def test_a_host_that_the_store_does_not_know_hands_in_its_view(site: Site)
     c.view.apply(Update(True, site.hosts["b"].view.position, tuple(site.hosts["b"].view.entries())))
     c.attachment._session = pb.HostSession(host_id=3, incarnation=1)
     await c.hand_in()
-    assert site.coordinator.state.topic("new") is not None
+    assert site.coordinator.stored.state.topic("new") is not None
 
 
 async def test_a_restart_after_the_copy_was_noticed_goes_on(site: Site) -> None:
@@ -328,7 +329,7 @@ async def test_a_restart_after_the_copy_was_noticed_goes_on(site: Site) -> None:
     site.start()
     await b.hand_in()
     await b.renew()
-    assert site.coordinator.state.topic("new") is not None
+    assert site.coordinator.stored.state.topic("new") is not None
     await site.stop()
     site.start()
     await b.renew()
@@ -349,22 +350,22 @@ async def test_a_view_of_another_history_is_not_wanted(site: Site) -> None:
     a = await site.host("a")
     a.client.position = lambda: Position("of another store", 10**6, 5)
     await a.renew()
-    assert site.coordinator.problems() == []
+    assert site.coordinator.older.problems() == []
 
 
 async def test_the_epoch_rises_above_what_hosts_have_heard_of(site: Site) -> None:
     """As after a clock that went back. A view that was told in the higher epoch is not lost then."""
     a = await site.host("a")
-    a.client.epoch = site.coordinator.epoch + 1000
+    a.client.epoch = site.coordinator.stored.epoch + 1000
     await a.renew()
-    assert site.coordinator.epoch == a.client.epoch + 1
+    assert site.coordinator.stored.epoch == a.client.epoch + 1
     await site.topic("t")
     await a.see()
-    assert a.view.position.epoch == site.coordinator.epoch
+    assert a.view.position.epoch == site.coordinator.stored.epoch
     await site.stop()
     site.start()
     await a.renew()
-    assert site.coordinator.epoch > a.view.position.epoch
+    assert site.coordinator.stored.epoch > a.view.position.epoch
 
 
 async def test_producer_ids_are_above_all_of_earlier_starts(
@@ -372,7 +373,7 @@ async def test_producer_ids_are_above_all_of_earlier_starts(
 ) -> None:
     """Nobody has told the restored store of the lost ids, and still it repeats none."""
     days = itertools.count(2_000_000_000, 86_400)
-    monkeypatch.setattr(coordinator, "producer_floor", lambda now: producer_floor(next(days)))
+    monkeypatch.setattr(stored_state, "producer_floor", lambda now: producer_floor(next(days)))
     a = await site.host("a")
     given = await a.client.producer_ids(a.attachment.session)
     await site.copied()
@@ -387,14 +388,14 @@ async def test_producer_ids_are_above_all_of_earlier_starts(
 async def test_what_a_power_loss_took_comes_back(site: Site) -> None:
     """The history has another name after such a start; a host with later revisions of the first is heard."""
     _, b = await lost(site)
-    history = site.coordinator.history_id
+    history = site.coordinator.stored.history_id
     await site.stop()
     with closing(sqlite3.connect(site.path / "store")) as store, store:
         store.executemany("UPDATE meta SET value = ? WHERE name = ?", [("0", "closed"), ("?", "boot")])
     site.start()
-    assert site.coordinator.history_id != history
+    assert site.coordinator.stored.history_id != history
     await b.hand_in()
-    assert site.coordinator.state.topic("new") is not None
+    assert site.coordinator.stored.state.topic("new") is not None
 
 
 async def test_a_store_rebuilt_from_one_host_takes_what_another_knows_more(site: Site) -> None:
@@ -403,7 +404,7 @@ async def test_a_store_rebuilt_from_one_host_takes_what_another_knows_more(site:
     for path in site.path.glob("store*"):
         path.unlink()
     told = [encode_change(change) for change in a.view.entries()]
-    cluster = site.coordinator.cluster_id
+    cluster = site.coordinator.stored.cluster_id
     write_store(site.path / "store", cluster, restored(told), a.view.position)
     site.start()
     await a.attachment.attach()  # it knows nothing more than the store
@@ -411,7 +412,7 @@ async def test_a_store_rebuilt_from_one_host_takes_what_another_knows_more(site:
     with pytest.raises(ViewWanted):
         await b.attachment.attach()
     await b.hand_in()
-    names = {topic.name for topic in site.coordinator.state.topics()}
+    names = {topic.name for topic in site.coordinator.stored.state.topics()}
     assert names == {"old", "new", "since"}
 
 

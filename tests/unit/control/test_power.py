@@ -54,9 +54,9 @@ async def test_what_is_older_than_the_interval_is_there(
         await opened.coordinator.do(commands.Attach(name, "i", "h:1", "1"))
     store = opened.coordinator._store
     assert isinstance(store, SqliteStore)
-    if policy is FsyncPolicy.INTERVAL:
+    if policy is FsyncPolicy.INTERVAL:  # it says so before it has forced, on the thread of `beside`
         await holds(lambda: not store._unforced)
-        await opened.coordinator._beside(lambda: None)  # it says so before it has forced: on the same thread
+        await opened.coordinator.stored.beside(lambda: None)
     assert revision_after_loss(power, tmp_path / "data", policy) == 2
     await opened.close()
 

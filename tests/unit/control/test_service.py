@@ -21,8 +21,8 @@ from treecast.middleware.api.coordinator_client import (
 from treecast.middleware.api.entries import Change
 from treecast.middleware.api.rpc import methods
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
-from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import Limits, StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -36,7 +36,7 @@ def topic(name: str, partitions: int = 1, **fields: Any) -> pb.CreateTopicEntryR
 
 
 def held(server: CoordinatorServer) -> dict[tuple[int, str], Change]:
-    return {(change.kind, change.key): change for change in server.coordinator.state.entries()}
+    return {(change.kind, change.key): change for change in server.coordinator.stored.state.entries()}
 
 
 class Replica:
@@ -102,10 +102,10 @@ async def test_topics(server: CoordinatorServer, client: CoordinatorClient, hell
     made = (await client.create_topic(topic("t", 4, config={"retention.ms": "5"}))).topic
     assert [p.leader for p in made.partitions] == [1, 2, 1, 2]
     assert len(made.topic_id) == 16
-    revision = server.coordinator.revision
+    revision = server.coordinator.stored.revision
     tried = (await client.create_topic(topic("u", 3, pinned=["h2"], validate_only=True))).topic
     assert [p.leader for p in tried.partitions] == [2, 2, 2]
-    assert server.coordinator.revision == revision
+    assert server.coordinator.stored.revision == revision
     grown = await client.create_partitions(
         pb.CreatePartitionEntriesRequest(name="t", total=6, pinned=["h1", "h1"])
     )
@@ -184,23 +184,23 @@ async def test_a_watcher_follows_and_resumes(
     await client.group_home(session, "g")
     async with aclosing(client.watch()) as updates:
         replica = Replica(updates)
-        await replica.follow(server.coordinator.revision)
+        await replica.follow(server.coordinator.stored.revision)
         assert replica.known == held(server)
         for number in range(30):
             await client.create_topic(topic(f"t{number}"))
         await client.delete_topic("t3")
-        await replica.follow(server.coordinator.revision)
+        await replica.follow(server.coordinator.stored.revision)
         assert (replica.known == held(server), replica.snapshots) == (True, 1)
         await client.create_topic(topic("meanwhile"))
         later = await restart(server)
         await client.create_topic(topic("after"))
-        await replica.follow(later.coordinator.revision)
+        await replica.follow(later.coordinator.stored.revision)
         assert replica.known == held(later)
     async with aclosing(connect(later).watch(replica.position)) as resumed:
         replica.updates = resumed
         before = replica.snapshots
         await client.create_topic(topic("more"))
-        await replica.follow(later.coordinator.revision)
+        await replica.follow(later.coordinator.stored.revision)
         assert (replica.known == held(later), replica.snapshots) == (True, before)
     await later.close(0)
 
@@ -219,7 +219,7 @@ async def test_who_is_too_far_behind_gets_a_snapshot(settings: ServerSettings, c
         await client.put_interest(session, number + 1, [f"p{number}"])
     async with aclosing(client.watch(replica.position)) as updates:
         replica.updates = updates
-        await replica.follow(server.coordinator.revision)
+        await replica.follow(server.coordinator.stored.revision)
         assert (replica.known == held(server), replica.snapshots) == (True, 2)
     async with aclosing(client.watch(Position("other", 3))) as updates:  # of another store
         assert (await asyncio.wait_for(anext(updates), 20)).snapshot
@@ -230,12 +230,12 @@ async def test_who_knows_more_than_the_store_is_told_nothing(
     server: CoordinatorServer, client: CoordinatorClient
 ) -> None:
     """A snapshot would take from the watcher what it knows."""
-    history = server.coordinator.history_id
+    history = server.coordinator.stored.history_id
     with pytest.raises(TreecastError, match="older state") as refused:
         async with aclosing(client._watch_once(Position(history, 10**9))) as updates:
             await anext(updates)
     assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
-    assert server.coordinator.history_id != history
+    assert server.coordinator.stored.history_id != history
 
 
 async def test_a_snapshot_of_several_messages(
@@ -246,7 +246,7 @@ async def test_a_snapshot_of_several_messages(
         await client.put_interest(session, 1, [f"{n}" * 60_000 for n in range(3)])
     async with aclosing(client.watch()) as updates:
         replica = Replica(updates)
-        await replica.follow(server.coordinator.revision)
+        await replica.follow(server.coordinator.stored.revision)
         assert (replica.known == held(server), replica.snapshots) == (True, 1)
 
 

@@ -150,14 +150,14 @@ async def test_a_coordinator_whose_store_is_older_takes_nothing_away(house: Hous
     house.led = Led()
     await house.open()
     await until(lambda: house.counters.views_handed_in == 1)
-    await until(lambda: house.link.view.position.history == house.coordinator.coordinator.history_id)
+    await until(lambda: house.link.view.position.history == house.coordinator.coordinator.stored.history_id)
     await house.definitions.settled()
     assert sorted(house.definitions.topics()) == ["new", "old"]
     assert house.definitions.topics()["new"] == made
     assert not {name for name, _ in house.led.told} & {"remove", "put aside"}
     await until(lambda: not house.link.wanted)
-    assert house.coordinator.coordinator.problems() == []
-    assert {topic.name for topic in house.coordinator.coordinator.state.topics()} == {"new", "old"}
+    assert house.coordinator.coordinator.older.problems() == []
+    assert {topic.name for topic in house.coordinator.coordinator.stored.state.topics()} == {"new", "old"}
 
 
 async def test_the_wish_for_a_view_is_shown_until_the_store_has_it(

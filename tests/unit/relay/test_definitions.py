@@ -181,7 +181,7 @@ async def test_only_what_is_led_here_is_opened(house: House) -> None:
     await house.definitions.create_topic(NewTopic("u", 1, leaders=("there",)))
     assert house.led.open_ == {"t": {1}, "u": set()}
     await house.client.create_topic(pb.CreateTopicEntryRequest(name="v", partitions=1, pinned=["here"]))
-    await house.link.seen(house.coordinator.coordinator.revision)
+    await house.link.seen(house.coordinator.coordinator.stored.revision)
     await house.definitions.settled()
     assert house.led.open_["v"] == {0}
 
@@ -198,7 +198,7 @@ async def test_a_start_opens_what_was_known_and_follows_what_came_since(house: H
     house.tables.close()
     house.led = Led()
     await house.open()
-    await house.link.seen(house.coordinator.coordinator.revision)
+    await house.link.seen(house.coordinator.coordinator.stored.revision)
     await house.definitions.settled()
     assert house.led.told[:2] == [("open", "gone"), ("open", "t")]
     assert sorted(house.led.told[2:]) == [("apply", "new"), ("remove", "gone")]
@@ -247,7 +247,7 @@ async def test_a_name_that_is_used_again_at_once(house: House) -> None:
     await house.client.delete_topic("t")
     await house.client.create_topic(pb.CreateTopicEntryRequest(name="t", partitions=1))
     house.led.pause.set()
-    await house.link.seen(house.coordinator.coordinator.revision)
+    await house.link.seen(house.coordinator.coordinator.stored.revision)
     await house.definitions.settled()
     assert house.led.told == [("apply", "t"), ("remove", "t"), ("apply", "t")]
     assert house.definitions.topics()["t"].topic_id != first.topic_id

@@ -125,7 +125,7 @@ async def test_describing_gives_no_home(town: Town) -> None:
     a = await town.host("a")
     assert (await a.group.describe("g")).state == "Dead"
     assert not a.is_home("g")
-    assert town.coordinator.revision == 1  # the entry of the host
+    assert town.coordinator.stored.revision == 1  # the entry of the host
 
 
 async def test_groups_are_listed_from_all_hosts(town: Town) -> None:

@@ -32,8 +32,9 @@ from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
 from treecast.middleware.control import commands
-from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
+from treecast.middleware.control.coordinator import Coordinator
 from treecast.middleware.control.store import SqliteStore
+from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import StateSettings
 from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
 from treecast.middleware.model.counters import Counters
@@ -331,7 +332,7 @@ class TownHost:
 
     async def attach(self) -> None:
         if self.returns_late:  # the later state does not hold its lease any more
-            later = self.town.coordinator.state.host(self.name)
+            later = self.town.coordinator.stored.state.host(self.name)
             if later is not None and later.presence is Presence.ATTACHED:
                 session = commands.Session(later.host_id, later.incarnation)
                 await self.town.coordinator.do(commands.Detach(session))
@@ -352,7 +353,7 @@ class TownHost:
 
     @property
     def behind(self) -> bool:
-        at = Position(self.town.coordinator.history_id, self.town.coordinator.revision)
+        at = Position(self.town.coordinator.stored.history_id, self.town.coordinator.stored.revision)
         return self.view.position != at
 
     async def _watch(self, tables: DyingTables) -> None:
@@ -363,7 +364,7 @@ class TownHost:
 
     async def _see(self) -> None:
         coordinator, at = self.town.coordinator, self.view.position
-        after = coordinator.after(at.history, at.revision, 1 << 20)
+        after = coordinator.stored.after(at.history, at.revision, 1 << 20)
         if after is None:
             taken = await coordinator.snapshot()
             revision, messages, snapshot = taken.revision, taken.changes, True
@@ -373,7 +374,7 @@ class TownHost:
         else:
             return
         changes = tuple(map(decode_change, messages))
-        update = Update(snapshot, Position(coordinator.history_id, revision), changes)
+        update = Update(snapshot, Position(coordinator.stored.history_id, revision), changes)
         self.known.append(update)
         self.view.apply(update)
 
