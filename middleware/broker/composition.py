@@ -27,7 +27,7 @@ from treecast.middleware.storage.tables import Change, Tables
 
 from .cluster import Cluster
 from .directory import DataDirectory, DataDirectoryError
-from .groups import GroupCoordinator, GroupSettings
+from .groups import GroupCoordinator, GroupSettings, LoadedGroups
 from .housekeeping import Chore, Housekeeping, Turns
 from .local import LocalCluster
 from .long_poll import LongPolls
@@ -77,14 +77,8 @@ class Parts:
         self.transactions = TransactionCoordinator(
             _transaction_settings(settings), self.tables, producer_ids, counters.broker, clock
         )
-        self.groups = GroupCoordinator(
-            _group_settings(settings),
-            self.tables,
-            counters.broker,
-            clock=clock,
-            rng=rng,
-            guard=self.transactions,
-        )
+        loaded = LoadedGroups(_group_settings(settings), self.tables, counters.broker, clock=clock, rng=rng)
+        self.groups = GroupCoordinator(loaded, self.transactions)
         self.partitions = self._made_partitions()
         self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
         self.queues = HostQueues(
@@ -115,7 +109,7 @@ class Parts:
         )
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)
-        self.groups.look_at(WithViews(self.cluster.definitions))
+        self.groups.loaded.look_at(WithViews(self.cluster.definitions))
         self.housekeeping = Housekeeping(self._chores(settings))
 
     def _made_partitions(self) -> LocalPartitions:
@@ -133,7 +127,7 @@ class Parts:
         )
 
     async def start(self) -> None:
-        await self.groups.start()
+        await self.groups.loaded.start()
         self.transactions.restore()
         self.partitions.sweep()
         await (self.registry.load() if self._joined is None else self._joined.start())
@@ -150,7 +144,7 @@ class Parts:
             await self.pubsub.close()
             await self.leave()
             await asyncio.gather(self.transactions.close(), self.producer_ids.close())
-            await self.groups.close()
+            await self.groups.loaded.close()
             await asyncio.gather(self.flusher.close(), self.housekeeping.settle())
             await self.partitions.close()
             self._save_summaries()

@@ -71,7 +71,7 @@ PURE_FILES = (
     ),
     "middleware/broker/*/state.py",
     "middleware/broker/access/*.py",
-    "middleware/broker/groups/group.py",
+    *(f"middleware/broker/groups/{name}.py" for name in ("group", "joining", "syncing", "timeouts")),
     "middleware/broker/queues/[!bh]*.py",  # all except `block_store` and `host`
     *(f"middleware/broker/queues/{name}.py" for name in ("backlog", "bindings", "headers")),
     *(

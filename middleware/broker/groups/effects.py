@@ -9,6 +9,7 @@ from msgspec import Struct
 from treecast.middleware.broker.values import Joined, Synced
 from treecast.middleware.model.errors import TreecastError
 
+from .members import Member
 from .records import GroupRecord
 
 
@@ -43,7 +44,7 @@ Written = AssignmentWritten | TakeOverWritten | EmptyWritten
 
 
 class Write(Struct, frozen=True):
-    """Write `record`, then call `Group.written` with the result."""
+    """Write `record`, then call `syncing.written` with the result."""
 
     record: GroupRecord
     then: Written
@@ -58,6 +59,34 @@ class Note(Struct, frozen=True):
 
 
 Effect = Answer | Write | Note
+
+
+class Effects:
+    """The effects of one group that its caller has not taken yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Effect] = []
+
+    def add(self, effect: Effect) -> None:
+        self._waiting.append(effect)
+
+    def answer(self, waiter: int, result: Joined | Synced | TreecastError) -> None:
+        self._waiting.append(Answer(waiter, result))
+
+    def answer_both(self, member: Member, error: TreecastError) -> None:
+        """Answers the open join and the open sync of a member."""
+        for waiter in (member.join_waiter, member.sync_waiter):
+            if waiter is not None:
+                self.answer(waiter, error)
+        member.join_waiter = member.sync_waiter = None
+
+    def note(self, event: str, member_id: str, reason: str) -> None:
+        self._waiting.append(Note(event, member_id, reason))
+
+    def take(self) -> list[Effect]:
+        effects, self._waiting = self._waiting, []
+        return effects
+
 
 # Called with None once the write is on disk, else with the error.
 Done = Callable[[TreecastError | None], None]

@@ -1,4 +1,7 @@
-"""`LoadedGroups`: the groups of this host, their deadlines and their rows on disk."""
+"""`LoadedGroups`: the groups of this host, their deadlines and their rows on disk.
+
+As one side of a joined host's homes (`relay.homes.keeper.HomeSide`) it takes groups over and gives them up.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,21 @@ import asyncio
 import enum
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import count
-from typing import Protocol, TypeVar
 
 import msgspec
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName, HomeStore, TableStore
-from treecast.middleware.broker.values import (
-    ConsumerHeartbeat,
-    Joined,
-    Synced,
-)
-from treecast.middleware.model.budget import unbounded
+from treecast.middleware.broker.values import ConsumerHeartbeat
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Change, Tables
 
+from . import syncing
 from .config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, value_of
 from .consumer import migration
 from .consumer.group import ConsumerGroup, Timing
@@ -56,10 +52,9 @@ from .records import (
     parse_pending_key,
 )
 from .settings import GroupSettings
+from .waiters import Waiters
 
 log = Log(__name__)
-
-T = TypeVar("T")
 
 
 class Life(enum.Enum):
@@ -68,17 +63,8 @@ class Life(enum.Enum):
     CLOSED = Fault.COORDINATOR_UNAVAILABLE
 
 
-class OffsetGuard(Protocol):
-    """Knows whether a producer's open transaction includes a group, so that its end decides the offsets."""
-
-    def verify_offsets(
-        self, transactional_id: str, producer: ProducerIdentity, group_id: str
-    ) -> Awaitable[None] | None:
-        """Raises the refusal at once, or returns an awaitable if the transaction's home must be asked."""
-
-
 class LoadedGroups:
-    """The base of `GroupCoordinator`: calls the state machines of groups and carries out their effects.
+    """Keeps the state machines of groups and carries out their effects.
 
     `clock` returns wall-clock seconds since the Unix epoch (commit times, retention). `timer` returns the
     seconds for session and rebalance time-outs, by default the loop's time.
@@ -93,34 +79,29 @@ class LoadedGroups:
         clock: Callable[[], float],
         rng: random.Random,
         timer: Callable[[], float] | None = None,
-        guard: OffsetGuard | None = None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._tables = tables
-        self._counters = counters
+        self.counters = counters
         self._clock = clock
         self._rng = rng
         self._timer = timer
-        self._guard = guard
-        self._patterns = Patterns(NoTopics())
-        self.work = unbounded()  # the budget of costly requests; the owner of the loop replaces it
         self._store: HomeStore | None = None  # None: a host alone
-        self._journal = Journal(TableStore(tables))
-        self._deadlines = Deadlines(self._now, self.expire)
-        self._groups: dict[str, Entry] = {}
-        self._waiting: dict[int, asyncio.Future[Joined | Synced]] = {}
-        self._waiters = count(1)
         self._order = 0  # of the last commit
-        self._life = Life.LOADING
+        self.life = Life.LOADING
+        self.patterns = Patterns(NoTopics())
+        self.journal = Journal(TableStore(tables))
+        self.deadlines = Deadlines(self.now, self.expire)
+        self.entries: dict[str, Entry] = {}
+        self.waiters = Waiters()
 
-    def use(self, store: HomeStore, guard: OffsetGuard) -> None:
+    def use(self, store: HomeStore) -> None:
         """Sets the store that knows which groups have their home here. Call before `start`."""
-        self._store = self._journal.store = store
-        self._guard = guard
+        self._store = self.journal.store = store
 
     def look_at(self, topics: KnownTopics) -> None:
         """Sets the topics that groups of type consumer assign. Call before `start`."""
-        self._patterns = Patterns(topics)
+        self.patterns = Patterns(topics)
 
     async def start(self) -> None:
         """Loads groups and offsets from the tables, restarts session time-outs and begins to serve.
@@ -130,24 +111,24 @@ class LoadedGroups:
         for table in (CONFIGS, GROUPS, OFFSETS, PENDING, CONSUMER_GROUPS, CONSUMER_MEMBERS):
             for key, value in self._tables.load(table).items():
                 self._restore(table, key, value)
-        for entry in list(self._groups.values()):
-            entry.group.resume(self._now())
-            self._follow(entry)
-        self._life = Life.SERVING
+        for entry in list(self.entries.values()):
+            entry.group.resume(self.now())
+            self.follow(entry)
+        self.life = Life.SERVING
 
     def _restore(self, table: str, key: str, value: bytes) -> None:
         """Takes one row of the tables into memory."""
-        now = self._now()
+        now = self.now()
         if table == GROUPS:
             record = decode_group(value)
             group = self._loaded(key).group
             if isinstance(group, Group):
-                group.restore(record, now - (self._now_ms() - record.since_ms) / 1000, now)
+                group.restore(record, now - (self.now_ms() - record.since_ms) / 1000, now)
         elif table == CONFIGS:
             self._loaded(key).config = decode_config(value)
         elif table == CONSUMER_GROUPS:
             consumers = decode_consumer_group(value)
-            self._loaded_consumers(key).restore(consumers, now - (self._now_ms() - consumers.since_ms) / 1000)
+            self._loaded_consumers(key).restore(consumers, now - (self.now_ms() - consumers.since_ms) / 1000)
         elif table == CONSUMER_MEMBERS:
             group_id, member_id = parse_member_key(key)
             self._loaded_consumers(group_id).restore_member(member_id, decode_consumer_member(value))
@@ -164,33 +145,33 @@ class LoadedGroups:
 
     async def close(self) -> None:
         """Answers all waiters with NOT_COORDINATOR and awaits the last write. Safe to call twice."""
-        self._life = Life.CLOSED
-        self._deadlines.close()
-        for entry in self._groups.values():
-            entry.group.unload(self._now())
-            self._follow(entry)
-        await self._journal.drain()
+        self.life = Life.CLOSED
+        self.deadlines.close()
+        for entry in self.entries.values():
+            entry.group.unload(self.now())
+            self.follow(entry)
+        await self.journal.drain()
 
     # --- the homes of a joined host
 
     def known(self) -> Sequence[str]:
         """The ids of all loaded groups."""
-        return list(self._groups)
+        return list(self.entries)
 
     def own(self, group_id: str, epoch: int) -> None:
         """Makes this host the home in `epoch`, with the state that is loaded."""
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         if entry is not None:
             entry.epoch = epoch
-            entry.group.resume(self._now())
-            self._follow(entry)
+            entry.group.resume(self.now())
+            self.follow(entry)
 
     def items(self, group_id: str) -> Items:
         """The items from which another host can become the group's home. Classic members rejoin there."""
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         if entry is None:
             return {}
-        rows = [*entry.offsets.rows(), *entry.group.rows(self._now_ms())]
+        rows = [*entry.offsets.rows(), *entry.group.rows(self.now_ms())]
         if entry.config:
             rows.append(Change(CONFIGS, group_id, encode(entry.config)))
         return items_of(rows)
@@ -198,7 +179,7 @@ class LoadedGroups:
     def rows(self, group_id: str, items: Items) -> Sequence[Change]:
         """Returns `items` as table rows, to be stored before `load`. Raises INTERNAL for a bad item."""
         try:
-            return rows_of(group_id, items, self._now_ms())
+            return rows_of(group_id, items, self.now_ms())
         except (ValueError, msgspec.MsgspecError) as error:
             raise TreecastError(
                 Fault.INTERNAL, f"the coordinator's entry of group {group_id!r} cannot be read: {error}"
@@ -222,48 +203,54 @@ class LoadedGroups:
 
         The store refuses writes in progress, because their epoch is over.
         """
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         if entry is None:
             return []
-        entry.group.unload(self._now())
-        self._follow(entry)
-        return self._forget(group_id, entry)
+        entry.group.unload(self.now())
+        self.follow(entry)
+        return self.forget(group_id, entry)
 
-    # --- inside
+    # --- time
 
     def expire(self) -> None:
         """Handles all deadlines up to now. The coordinator's timer calls it."""
-        now = self._now()
-        for key in self._deadlines.take_due(now):
-            entry = self._groups.get(str(key))
-            if entry is not None and self._is_home(entry):
+        now = self.now()
+        for key in self.deadlines.take_due(now):
+            entry = self.entries.get(str(key))
+            if entry is not None and self.is_home(entry):
                 entry.group.expire(now)
-                self._follow(entry)
+                self.follow(entry)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Returns the seconds that deadlines are given in."""
         return asyncio.get_running_loop().time() if self._timer is None else self._timer()
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Returns the wall clock."""
         return int(self._clock() * 1000)
 
-    def _next_order(self) -> int:
+    def next_order(self) -> int:
+        """Returns the number of a new commit."""
         self._order += 1
         return self._order
+
+    # --- look-ups
 
     def _new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
 
-    def _check(self, group_id: str, *, may_be_empty: bool = False) -> None:
-        if self._life is not Life.SERVING:
-            raise TreecastError(self._life.value)
+    def check(self, group_id: str, *, may_be_empty: bool = False) -> None:
+        """Raises the reason why a request for this group cannot be served here now."""
+        if self.life is not Life.SERVING:
+            raise TreecastError(self.life.value)
         if self._store is not None:
             self._store.epoch(HomeName(HomeKind.GROUP, group_id))
         if not group_id and not may_be_empty:
             raise TreecastError(Fault.INVALID_GROUP, "a group id cannot be empty")
 
-    def _entry(self, group_id: str) -> Entry:
+    def entry(self, group_id: str) -> Entry:
         """Returns the group, creating it if needed. Raises NOT_COORDINATOR if its home is elsewhere."""
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         if entry is None:
             store = self._store
             entry = self._loaded(group_id)
@@ -272,9 +259,9 @@ class LoadedGroups:
 
     def _loaded(self, group_id: str) -> Entry:
         """Returns the loaded group, whatever its home, creating it if needed."""
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         if entry is None:
-            entry = self._groups[group_id] = Entry(self._new_classic(group_id), GroupOffsets(group_id), 0)
+            entry = self.entries[group_id] = Entry(self._new_classic(group_id), GroupOffsets(group_id), 0)
         return entry
 
     def _loaded_consumers(self, group_id: str) -> ConsumerGroup:
@@ -288,29 +275,30 @@ class LoadedGroups:
         """`epoch`: the group's last epoch or generation before it had this type."""
         group = ConsumerGroup(
             group_id,
-            self._settings.max_size,
+            self.settings.max_size,
             partial(self._timing, group_id),
-            self._counters,
-            self._patterns,
+            self.counters,
+            self.patterns,
             self._new_member_id,
-            self._now(),
+            self.now(),
         )
         group.epoch = group.assigned_epoch = epoch
         return group
 
     def _timing(self, group_id: str) -> Timing:
         """The timing of a group of type consumer: its own settings, else the daemon's."""
-        entry = self._groups.get(group_id)
+        entry = self.entries.get(group_id)
         own: Mapping[str, str] = {} if entry is None else entry.config
         return Timing(
-            value_of(own, SESSION_TIMEOUT, self._settings) / 1000,
-            value_of(own, HEARTBEAT_INTERVAL, self._settings),
+            value_of(own, SESSION_TIMEOUT, self.settings) / 1000,
+            value_of(own, HEARTBEAT_INTERVAL, self.settings),
         )
 
     def _new_classic(self, group_id: str) -> Group:
-        return Group(group_id, self._settings, self._counters, self._new_member_id, self._now())
+        return Group(group_id, self.settings, self.counters, self._new_member_id, self.now())
 
-    def _is_home(self, entry: Entry) -> bool:
+    def is_home(self, entry: Entry) -> bool:
+        """Whether this host is still the home in the entry's epoch."""
         if self._store is None:
             return True
         try:
@@ -318,42 +306,33 @@ class LoadedGroups:
         except TreecastError:
             return False
 
-    def _existing(self, group_id: str) -> Entry:
-        entry = self._groups.get(group_id)
+    def existing(self, group_id: str) -> Entry:
+        """Returns a group that clients see. Raises GROUP_NOT_FOUND."""
+        entry = self.entries.get(group_id)
         if entry is None or entry.blank:
             raise TreecastError(Fault.GROUP_NOT_FOUND)
         return entry
 
-    def _wait(self) -> tuple[int, asyncio.Future[Joined | Synced]]:
-        waiter = next(self._waiters)
-        future: asyncio.Future[Joined | Synced] = asyncio.get_running_loop().create_future()
-        self._waiting[waiter] = future
-        return waiter, future
+    # --- effects
 
-    async def _answer_to(self, waiter: int, future: asyncio.Future[Joined | Synced]) -> Joined | Synced:
-        try:
-            return await future
-        finally:
-            self._waiting.pop(waiter, None)
-
-    def _follow(self, entry: Entry) -> asyncio.Future[TreecastError | None] | None:
+    def follow(self, entry: Entry) -> asyncio.Future[TreecastError | None] | None:
         """Carries out the group's effects. Returns the future of its last write, if any."""
         written = self._follow_group(entry, entry.group)
         group = entry.group
         if isinstance(group, ConsumerGroup) and not group.idle and group.members.all_classic():
             entry.group = self._new_classic(group.group_id)
             entry.leftovers += group.removal()
-            migration.downgrade(group, entry.group, self._now())
+            migration.downgrade(group, entry.group, self.now())
             log.info("group changed to type classic", group=group.group_id)
             written = self._follow_group(entry, entry.group)
-        self._schedule(entry)
+        self.schedule(entry)
         return written
 
     def _follow_group(self, entry: Entry, group: AnyGroup) -> asyncio.Future[TreecastError | None] | None:
         written = None
         for effect in group.take_effects():
             if isinstance(effect, Answer):
-                self._answer(effect)
+                self.waiters.answer(effect)
             elif isinstance(effect, Write):
                 written = self._write_group(entry, effect)
             elif isinstance(effect, Rows):
@@ -369,37 +348,24 @@ class LoadedGroups:
                 )
         return written
 
-    async def _consumers(self, entry: Entry, call: Callable[[ConsumerGroup, float], T]) -> T:
-        """Returns the result of `call` once the state behind it is on disk."""
-        group = entry.group
-        assert isinstance(group, ConsumerGroup)
-        try:
-            answer = call(group, self._now())
-        finally:
-            written = self._follow(entry)
-        error = None if written is None else await asyncio.shield(written)
-        if error is not None:
-            raise TreecastError(error.fault, error.detail)
-        return answer
-
-    def _as_consumers(self, entry: Entry, request: ConsumerHeartbeat) -> None:
+    def as_consumers(self, entry: Entry, request: ConsumerHeartbeat) -> None:
         """Converts the group to type consumer for a joining member. Raises GROUP_NOT_FOUND, GROUP_FULL."""
         classic = entry.group
         if isinstance(classic, ConsumerGroup):
             return
         static = classic.members.of_instance(request.instance_id) or classic.members.get(request.member_id)
-        if len(classic.members) >= self._settings.max_size and static is None:
+        if len(classic.members) >= self.settings.max_size and static is None:
             raise TreecastError(Fault.GROUP_FULL)
         group_id = classic.group_id
         entry.group = migration.upgrade(
-            classic, lambda epoch: self._new_consumers(group_id, epoch), self._now()
+            classic, lambda epoch: self._new_consumers(group_id, epoch), self.now()
         )
         entry.leftovers += classic.removal()
         self._follow_group(entry, classic)  # answers the waiters
         if classic.members:
             log.info("group changed to type consumer", group=group_id)
 
-    def _as_classic(self, entry: Entry) -> Group:
+    def as_classic(self, entry: Entry) -> Group:
         """Returns the classic group; converts a group of type consumer that has no members."""
         group = entry.group
         if isinstance(group, ConsumerGroup):
@@ -409,34 +375,25 @@ class LoadedGroups:
             return entry.group
         return group
 
-    def _schedule(self, entry: Entry) -> None:
+    def schedule(self, entry: Entry) -> None:
         """Schedules the group's next deadline. Drops a group without any state."""
         group = entry.group
-        if self._life is Life.CLOSED or self._groups.get(group.group_id) is not entry:
+        if self.life is Life.CLOSED or self.entries.get(group.group_id) is not entry:
             return
         if entry.blank and not entry.remembers:
-            del self._groups[group.group_id]
+            del self.entries[group.group_id]
         elif group.next_deadline() < NEVER:
-            self._deadlines.add(group.group_id, group.next_deadline())
-
-    def _answer(self, answer: Answer) -> None:
-        future = self._waiting.pop(answer.waiter, None)
-        if future is None or future.done():
-            return  # the requester has gone
-        if isinstance(answer.result, TreecastError):
-            future.set_exception(answer.result)
-        else:
-            future.set_result(answer.result)
+            self.deadlines.add(group.group_id, group.next_deadline())
 
     def _write_group(self, entry: Entry, write: Write) -> asyncio.Future[TreecastError | None]:
-        record = msgspec.structs.replace(write.record, since_ms=self._now_ms())
+        record = msgspec.structs.replace(write.record, since_ms=self.now_ms())
         group = entry.group
         assert isinstance(group, Group)
 
         def done(error: TreecastError | None) -> None:
-            group.written(write.then, error, self._now())
+            syncing.written(group, write.then, error, self.now())
             if group is entry.group:
-                self._follow(entry)
+                self.follow(entry)
 
         return self._submit(entry, [Change(GROUPS, group.group_id, encode(record))], done)
 
@@ -444,7 +401,7 @@ class LoadedGroups:
         group = entry.group
         assert isinstance(group, ConsumerGroup)
         return self._submit(
-            entry, rows.changes(self._now_ms()), lambda error: group.written(rows.stamp, error)
+            entry, rows.changes(self.now_ms()), lambda error: group.effects.written(rows.stamp, error)
         )
 
     def _submit(
@@ -458,9 +415,9 @@ class LoadedGroups:
                 entry.leftovers = [change for change in entry.leftovers if change not in leftovers]
             done(error)
 
-        return self._journal.submit(entry.group.group_id, entry.epoch, [*leftovers, *changes], then)
+        return self.journal.submit(entry.group.group_id, entry.epoch, [*leftovers, *changes], then)
 
-    async def _write(
+    async def write(
         self,
         entry: Entry,
         changes: Sequence[Change],
@@ -470,15 +427,13 @@ class LoadedGroups:
     ) -> None:
         """Returns once `changes` are on disk. Calls `done` even if the caller is cancelled."""
         group_id = entry.group.group_id
-        error = await asyncio.shield(
-            self._journal.submit(group_id, entry.epoch, changes, done, forget=forget)
-        )
+        error = await asyncio.shield(self.journal.submit(group_id, entry.epoch, changes, done, forget=forget))
         if error is not None:
             raise TreecastError(error.fault, error.detail)
 
-    def _forget(self, group_id: str, entry: Entry) -> list[Change]:
+    def forget(self, group_id: str, entry: Entry) -> list[Change]:
         """Removes a dead group and returns the deletions of its rows."""
-        self._groups.pop(group_id, None)
-        self._deadlines.discard(group_id)
+        self.entries.pop(group_id, None)
+        self.deadlines.discard(group_id)
         config = [Change(CONFIGS, group_id, None)] if entry.config else []
         return [*config, *entry.offsets.remove_all(), *entry.leftovers, *entry.group.removal()]

@@ -69,7 +69,7 @@ class Homes:
     ) -> None:
         counters, host_id = parts.counters.homes, parts.host.host_id
         sides: dict[HomeKind, HomeSide] = {
-            HomeKind.GROUP: parts.groups,
+            HomeKind.GROUP: parts.groups.loaded,
             HomeKind.TRANSACTION: parts.transactions,
         }
         self._host_id = host_id

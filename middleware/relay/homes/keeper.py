@@ -40,7 +40,7 @@ _COMPARED = 100  # homes that are compared with the store at a time
 
 
 class HomeSide(Protocol):
-    """The local coordinator of one kind: `GroupCoordinator` or `TransactionCoordinator`."""
+    """The local homes of one kind: `LoadedGroups` or `TransactionCoordinator`."""
 
     def known(self) -> Sequence[str]: ...
 

@@ -45,7 +45,7 @@ def join(group: ConsumerGroup, request: JoinGroup, max_size: int, now: float) ->
     described, before = member.described(), member.subscription()
     _update(member, request, subscription)
     group.admit(member, described, before)
-    group.settle(member, group.places(subscription.owned), now)
+    group.settle(member, group.topics.places(subscription.owned), now)
     member.join_deadline = NEVER
     member.session_deadline = group.arm(now + request.session_timeout_ms / 1000)
     member.sync_deadline = group.arm(now + member.rebalance_timeout)
@@ -97,7 +97,7 @@ def sync(group: ConsumerGroup, request: SyncGroup, now: float) -> Synced:
     member.sync_deadline = NEVER
     member.session_deadline = group.arm(now + classic.session_timeout)
     version = parse_subscription(metadata).version
-    return Synced(CONSUMER, protocol, encode_assignment(group.named(member.assigned), version))
+    return Synced(CONSUMER, protocol, encode_assignment(group.topics.named(member.assigned), version))
 
 
 def heartbeat(group: ConsumerGroup, identity: MemberIdentity, now: float) -> None:

@@ -10,9 +10,7 @@ target assignment. Each member moves to it in its own steps (`reconcile`).
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -27,29 +25,22 @@ from treecast.middleware.broker.values import (
     GroupListing,
     GroupType,
     MemberIdentity,
-    Place,
     Places,
 )
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Change
 
-from .assignors import ASSIGNORS, DEFAULT, Subscriber
-from .describe import describe_member, named
+from .assignors import ASSIGNORS, DEFAULT
+from .describe import describe_member
+from .effects import Effects
 from .members import NOTHING, Member, Members
 from .patterns import Patterns
 from .reconcile import next_step
 from .records import ConsumerGroupRecord, ConsumerMemberRecord, Rows, member_of, record_of
 from .state import Event, Outcome, Standing, State, follow, step
-
-_Seen = dict[str, tuple[TopicId, int]]  # by name: a topic's id and its partition count
-
-
-def _digest_of(seen: _Seen) -> bytes:
-    rows = sorted((name, topic_id.hex, partitions) for name, (topic_id, partitions) in seen.items())
-    return hashlib.blake2b(repr(rows).encode(), digest_size=16).digest()
+from .topics import SubscribedTopics
 
 
 def check_request(request: ConsumerHeartbeat) -> None:
@@ -89,7 +80,7 @@ class Timing(Struct, frozen=True):
 
 
 class ConsumerGroup:
-    """A group's membership. `patterns`: the existing topics and those that regular expressions match."""
+    """A group's membership. `patterns` as in `SubscribedTopics`."""
 
     def __init__(
         self,
@@ -109,21 +100,13 @@ class ConsumerGroup:
         self.assignor = DEFAULT
         self.protocol_type = CONSUMER
         self.members = Members()
+        self.topics = SubscribedTopics(self.members, patterns)
+        self.effects = Effects(group_id, self.members)
         self.new_member_id = new_member_id
         self._max_size = max_size
         self._timing = timing
         self._counters = counters
-        self._patterns = patterns
-        self._seen: _Seen = {}
-        self._digest = b""
-        self._looked_at = -1  # revision of the topics at the last `_look`
-        self._changed = False  # members or subscriptions have changed since the last `_look`
-        self._names: frozenset[str] = frozenset()
         self._earliest = NEVER  # lower bound of all deadlines
-        self._notes: list[Note] = []
-        self._stamps = count(1)
-        self._unwritten: dict[str, int] = {}  # member id -> stamp of its last change
-        self._group_unwritten = 0  # the same for the group's own row; 0: it is written
 
     # --- requests
 
@@ -207,14 +190,14 @@ class ConsumerGroup:
     @property
     def subscribed(self) -> frozenset[str] | None:
         """The names of the topics that members read; empty without members."""
-        return self._subscribed_names() if self.members else frozenset()
+        return self.topics.names() if self.members else frozenset()
 
     @property
     def settled_subscribed(self) -> frozenset[str] | None:
         return self.subscribed
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self._subscribed_names()
+        return topic in self.topics.names()
 
     def listing(self) -> GroupListing:
         return GroupListing(self.group_id, self.protocol_type, self.state.value, GroupType.CONSUMER)
@@ -225,23 +208,10 @@ class ConsumerGroup:
             self.state.value,
             self.protocol_type,
             self.members.preferred_assignor(DEFAULT),
-            tuple(describe_member(member, self._patterns.name_of) for member in self.members),
+            tuple(describe_member(member, self.topics.named) for member in self.members),
             GroupType.CONSUMER,
             self.epoch,
             self.assigned_epoch,
-        )
-
-    def named(self, places: Places) -> dict[str, list[int]]:
-        """Returns partition numbers by topic name, without those of deleted topics."""
-        return named(places, self._patterns.name_of)
-
-    def places(self, partitions: Mapping[str, Iterable[int]]) -> Places:
-        """Returns partitions given by topic name, without those of topics that do not exist."""
-        return frozenset(
-            (topic.topic_id, number)
-            for name, numbers in partitions.items()
-            if (topic := self._patterns.topic(name)) is not None
-            for number in numbers
         )
 
     # --- joining and leaving
@@ -267,22 +237,24 @@ class ConsumerGroup:
     def create(self, member_id: str, instance_id: str | None) -> Member:
         member = Member(member_id, instance_id)
         self.members.add(member)
-        self.note("member joins", member_id, "" if instance_id is None else f"instance id {instance_id}")
-        self._changed = True
+        self.effects.note(
+            "member joins", member_id, "" if instance_id is None else f"instance id {instance_id}"
+        )
+        self.topics.changed = True
         return member
 
     def replace(self, former: Member, member_id: str, now: float) -> Member:
         """Restores a returning static member under a new id, with its former partitions (KIP-345)."""
         self.members.remove(former)
-        self.mark(former.member_id)
-        self.note("static member is back", member_id, f"it was {former.member_id}")
+        self.effects.mark(former.member_id)
+        self.effects.note("static member is back", member_id, f"it was {former.member_id}")
         former.member_id = member_id
         former.epoch = former.previous_epoch = 0
         former.standing = follow(former.standing, Outcome.RETURNS)
         former.revoking = NOTHING
         former.revoke_deadline = former.join_deadline = former.sync_deadline = NEVER
         self.members.add(former)
-        self.mark(member_id)
+        self.effects.mark(member_id)
         return former
 
     def _return(self, member: Member, instance_id: str | None) -> None:
@@ -294,8 +266,8 @@ class ConsumerGroup:
         member.epoch = member.previous_epoch = 0
         member.standing = follow(member.standing, Outcome.RETURNS)
         member.revoke_deadline = NEVER
-        self.note("member joins again", member.member_id, "")
-        self.mark(member.member_id)
+        self.effects.note("member joins again", member.member_id, "")
+        self.effects.mark(member.member_id)
 
     def _alive(self, request: ConsumerHeartbeat) -> Member:
         """Returns the member of a heartbeat. Raises FENCED_MEMBER_EPOCH if the heartbeat's epoch is wrong."""
@@ -314,12 +286,12 @@ class ConsumerGroup:
         step(self.state, Event.LEAVE)
         member = self.members.find(request.member_id, request.instance_id)
         if request.member_epoch == AWAY_EPOCH:
-            self.note("static member leaves for a while", member.member_id, "")
+            self.effects.note("static member leaves for a while", member.member_id, "")
             member.epoch = AWAY_EPOCH
             member.standing = follow(member.standing, Outcome.DEPARTS)
             self.members.hold(member, member.assigned, NOTHING)
             member.revoke_deadline = NEVER
-            self.mark(member.member_id)
+            self.effects.mark(member.member_id)
             self._take_stock(now)
         else:
             self.remove(member, now, "it left")
@@ -329,10 +301,10 @@ class ConsumerGroup:
     def remove(self, member: Member, now: float, reason: str) -> None:
         """Removes a member. Its partitions become free, and the epoch rises."""
         self.members.remove(member)
-        self.mark(member.member_id)
-        self.note("member is removed", member.member_id, reason)
-        self._changed = True
-        self._look()
+        self.effects.mark(member.member_id)
+        self.effects.note("member is removed", member.member_id, reason)
+        self.topics.changed = True
+        self.topics.look()
         self._raise_epoch(now)
         if not self.members:
             self.enter(step(self.state, Event.LAST_GONE), now)
@@ -344,13 +316,13 @@ class ConsumerGroup:
     ) -> None:
         """Notes what a request has changed of a member. The arguments are its former values."""
         if member.described() != described:
-            self.mark(member.member_id)
+            self.effects.mark(member.member_id)
         if member.subscription() != subscription:
-            self._changed = True
+            self.topics.changed = True
 
     def settle(self, member: Member, owned: Places | None, now: float) -> None:
         """Raises the epoch if something has changed, computes the target, takes the member's next step."""
-        if self._look():
+        if self.topics.look():
             self._raise_epoch(now)
         if self.epoch > self.assigned_epoch:
             self._assign(now)
@@ -367,64 +339,27 @@ class ConsumerGroup:
         self.members.hold(member, found.assigned, found.revoking)
         revokes = standing is Standing.UNREVOKED and member.classic is None
         member.revoke_deadline = self.arm(now + member.rebalance_timeout) if revokes else NEVER
-        self.mark(member.member_id)
+        self.effects.mark(member.member_id)
         self._take_stock(now)
-
-    def unseen_expressions(self) -> frozenset[str]:
-        """The regular expressions of the members, if topics have changed since they were last matched."""
-        if self._looked_at == self._patterns.revision:
-            return frozenset()
-        return frozenset(member.regex for member in self.members if member.regex)
-
-    def _look(self) -> bool:
-        """Refreshes subscribed topics. Returns whether the target must be recomputed."""
-        changed, self._changed = self._changed, False
-        if not changed and self._looked_at == self._patterns.revision:
-            return False
-        self._names = frozenset[str]().union(*map(self._names_of, self.members))
-        self._seen = {
-            name: (topic.topic_id, topic.partitions)
-            for name in self._names
-            if (topic := self._patterns.topic(name)) is not None
-        }
-        self._looked_at = self._patterns.revision
-        digest, self._digest = self._digest, _digest_of(self._seen)
-        return changed or digest != self._digest
-
-    def _names_of(self, member: Member) -> frozenset[str]:
-        return member.topics | self._patterns.matching(member.regex) if member.regex else member.topics
-
-    def _subscribed_names(self) -> frozenset[str]:
-        if self._looked_at < 0:  # no `_look` since the restart
-            return frozenset[str]().union(*map(self._names_of, self.members))
-        return self._names
 
     def _raise_epoch(self, now: float) -> None:
         self.epoch += 1
         self._counters.rebalances += 1
-        self.mark_group()
+        self.effects.mark_group()
         self.enter(step(self.state, Event.CHANGED), now)
 
     def _assign(self, now: float) -> None:
         """Computes the target of the group epoch."""
         self.assignor = self.members.preferred_assignor(DEFAULT)
-        topics = {name: topic_id for name, (topic_id, _) in self._seen.items()}
-        subscribers = {
-            member.member_id: Subscriber(
-                frozenset(topics[name] for name in self._names_of(member) if name in topics),
-                member.instance_id,
-            )
-            for member in self.members
-        }
         before = {member.member_id: member.target for member in self.members}
-        target = ASSIGNORS[self.assignor](subscribers, dict(self._seen.values()), before)
+        target = ASSIGNORS[self.assignor](self.topics.subscribers(), self.topics.partitions(), before)
         for member in self.members:
             if member.target != target[member.member_id]:
                 member.target = target[member.member_id]
-                self.mark(member.member_id)
+                self.effects.mark(member.member_id)
         self.assigned_epoch = self.epoch
-        self.mark_group()
-        self.note(
+        self.effects.mark_group()
+        self.effects.note(
             "target is computed", "", f"epoch {self.epoch}, {len(self.members)} members, {self.assignor}"
         )
         self.enter(step(self.state, Event.ASSIGNED), now)
@@ -469,44 +404,13 @@ class ConsumerGroup:
         if following is not self.state:
             self.state, self.since = following, now
             if following is State.EMPTY:
-                self.mark_group()  # stores the time at which it became empty
-
-    def note(self, event: str, member_id: str, reason: str) -> None:
-        self._notes.append(Note(event, member_id, reason))
-
-    def mark(self, member_id: str) -> None:
-        """Schedules the writing or removal of a member's row."""
-        self._unwritten[member_id] = next(self._stamps)
-
-    def mark_group(self) -> None:
-        self._group_unwritten = next(self._stamps)
+                self.effects.mark_group()  # stores the time at which it became empty
 
     def take_effects(self) -> list[Note | Rows]:
-        """Returns the notes, and one write of all rows not known to be on disk.
-
-        Thus a later row is never stored without an earlier one that it builds on.
-        """
-        effects: list[Note | Rows] = [*self._notes]
-        self._notes = []
-        if (self._unwritten or self._group_unwritten) and self.state is not State.DEAD:
-            members: list[tuple[str, ConsumerMemberRecord | None]] = []
-            for member_id in self._unwritten:
-                member = self.members.get(member_id)
-                members.append((member_id, None if member is None else record_of(member)))
-            changed = self._group_unwritten > 0
-            effects.append(Rows(self.group_id, self._record(), changed, tuple(members), next(self._stamps)))
-        return effects
-
-    def written(self, stamp: int, error: TreecastError | None) -> None:
-        """Notes that the rows of `stamp` are on disk. After an `error` the next write includes them."""
-        if error is not None:
-            return
-        self._unwritten = {member_id: at for member_id, at in self._unwritten.items() if at > stamp}
-        if self._group_unwritten < stamp:
-            self._group_unwritten = 0
+        return self.effects.take(None if self.state is State.DEAD else self._record())
 
     def _record(self) -> ConsumerGroupRecord:
-        return ConsumerGroupRecord(self.epoch, self.assigned_epoch, self.assignor, self._digest)
+        return ConsumerGroupRecord(self.epoch, self.assigned_epoch, self.assignor, self.topics.digest)
 
     def rows(self, now_ms: int) -> list[Change]:
         """Returns all rows, for another host."""
@@ -515,14 +419,14 @@ class ConsumerGroup:
 
     def removal(self) -> list[Change]:
         """Returns the removal of all rows that are on disk or may be written soon."""
-        ids = {member.member_id for member in self.members} | self._unwritten.keys()
+        ids = {member.member_id for member in self.members} | self.effects.unwritten.keys()
         return Rows(self.group_id, None, True, tuple((member_id, None) for member_id in ids), 0).changes(0)
 
     # --- after a restart
 
     def restore(self, record: ConsumerGroupRecord, since: float) -> None:
         self.epoch, self.assigned_epoch = record.epoch, record.assigned_epoch
-        self.assignor, self._digest = record.assignor, record.topics
+        self.assignor, self.topics.digest = record.assignor, record.topics
         self.since = since
 
     def restore_member(self, member_id: str, record: ConsumerMemberRecord) -> None:
@@ -530,7 +434,9 @@ class ConsumerGroup:
 
     def resume(self, now: float) -> None:
         """Ends the restoring. Restarts all sessions, because members could not reach this host until now."""
-        self._drop_contradictions()
+        for member in self.members.drop_contradictions():
+            self.effects.mark(member.member_id)
+            self.effects.note("member is removed", member.member_id, "its row contradicts another member's")
         for member in self.members:
             classic = member.classic
             seconds = self._timing().session_timeout if classic is None else classic.session_timeout
@@ -544,28 +450,6 @@ class ConsumerGroup:
                 self.state = State.RECONCILING
                 self._take_stock(now)
             self.since = since
-
-    def _drop_contradictions(self) -> None:
-        """Removes members whose rows claim a partition of a member with a newer epoch.
-
-        The broker's own writes never leave such rows. The removed members must rejoin, without partitions.
-        """
-        taken: set[Place] = set()
-        members = sorted(self.members, key=lambda member: -member.epoch)
-        doubtful = []
-        for member in members:
-            if not taken.isdisjoint(member.held):
-                doubtful.append(member)
-            taken |= member.held
-        if doubtful:
-            for member in members:
-                self.members.remove(member)
-            for member in members:
-                if member not in doubtful:
-                    self.members.add(member)
-                    continue
-                self.mark(member.member_id)
-                self.note("member is removed", member.member_id, "its row contradicts another member's")
 
     def check_invariants(self) -> None:
         """For tests: raises AssertionError if the group contradicts itself. Slow."""

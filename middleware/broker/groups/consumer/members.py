@@ -169,6 +169,26 @@ class Members:
         for place in after - before:
             self._holders[place] = member.member_id
 
+    def drop_contradictions(self) -> list[Member]:
+        """Removes and returns members whose rows claim a partition of a member with a newer epoch.
+
+        The broker's own writes never leave such rows. The removed members must rejoin, without partitions.
+        """
+        taken: set[Place] = set()
+        members = sorted(self, key=lambda member: -member.epoch)
+        doubtful = []
+        for member in members:
+            if not taken.isdisjoint(member.held):
+                doubtful.append(member)
+            taken |= member.held
+        if doubtful:
+            for member in members:
+                self.remove(member)
+            for member in members:
+                if member not in doubtful:
+                    self.add(member)
+        return doubtful
+
     def speaks(self, names: Iterable[str]) -> bool:
         """Whether one of these protocols is spoken by all classic members."""
         classic = [member.classic.names for member in self._by_id.values() if member.classic is not None]

@@ -37,10 +37,10 @@ def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> 
         members = [_upgraded(member, classic.protocol) for member in classic.members]
         # assigned partitions take precedence over partitions still held at joining
         for member, assigned, _ in members:
-            member.assigned = group.places(assigned) - taken
+            member.assigned = group.topics.places(assigned) - taken
             taken |= member.assigned
         for member, _, owned in members:
-            also = group.places(owned) - taken
+            also = group.topics.places(owned) - taken
             taken |= also
             member.target = member.assigned
             member.assigned |= also
@@ -51,8 +51,8 @@ def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> 
     for member, _, _ in members:
         member.epoch = member.previous_epoch = classic.generation
         group.members.add(member)
-        group.mark(member.member_id)
-    group.mark_group()
+        group.effects.mark(member.member_id)
+    group.effects.mark_group()
     group.resume(now)
     classic.upgrade(now)
     return group
@@ -90,7 +90,7 @@ def downgrade(group: ConsumerGroup, classic: Group, now: float) -> None:
             member.classic.session_timeout,
             member.rebalance_timeout,
             member.classic.protocols,
-            encode_assignment(group.named(member.held), version),
+            encode_assignment(group.topics.named(member.held), version),
         )
         adopted.former_epoch = member.epoch
         classic.members.add(adopted)

@@ -65,7 +65,7 @@ class Rows(msgspec.Struct, frozen=True):
     """An effect: rows of a group to write. A record None removes the row. `group_changed`: whether the
     group's own row is included.
 
-    The writer passes `stamp` to `ConsumerGroup.written` after success or failure.
+    The writer passes `stamp` to `Effects.written` after success or failure.
     """
 
     group_id: str

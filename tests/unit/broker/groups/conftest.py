@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.groups.host import Host
 
+from treecast.middleware.broker.groups import joining, syncing
 from treecast.middleware.broker.groups.effects import Answer, Write
 from treecast.middleware.broker.groups.group import Group
 from treecast.middleware.broker.groups.settings import GroupSettings
@@ -51,7 +52,7 @@ class Harness:
                 if self.held is not None:
                     self.held.append(effect)
                 else:
-                    self.group.written(effect.then, None, self.now)
+                    syncing.written(self.group, effect.then, None, self.now)
                     self.settle()
         self.group.check_invariants()
 
@@ -59,7 +60,7 @@ class Harness:
         """Completes the writes that were held back."""
         held, self.held = self.held or [], None
         for write in held:
-            self.group.written(write.then, error, self.now)
+            syncing.written(self.group, write.then, error, self.now)
             self.settle()
 
     def wait(self, seconds: float) -> None:
@@ -98,7 +99,7 @@ class Harness:
             known,
             can_skip_assignment=skip,
         )
-        self.group.join(request, waiter, self.now)
+        joining.join(self.group, request, waiter, self.now)
         self.settle()
         return waiter
 
@@ -114,7 +115,7 @@ class Harness:
         waiter = next(self._waiters)
         pairs = tuple((assignments or {}).items())
         request = SyncGroup("g", generation, member_id, instance, protocol_type, protocol, pairs)
-        self.group.sync(request, waiter, self.now)
+        syncing.sync(self.group, request, waiter, self.now)
         self.settle()
         return waiter
 
@@ -202,5 +203,5 @@ async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     made = Host(tmp_path / "tables", request.param)
     await made.start()
     yield made
-    await made.coordinator.close()
+    await made.coordinator.loaded.close()
     made.tables.close()

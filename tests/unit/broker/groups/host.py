@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings, LoadedGroups
 from treecast.middleware.broker.values import (
     JoinGroup,
     MemberIdentity,
@@ -92,7 +92,7 @@ class Host:
     async def start(self) -> GroupCoordinator:
         self.tables = Tables(self.path, self.fsync)
         self.seed += 1
-        self.coordinator = GroupCoordinator(
+        loaded = LoadedGroups(
             self.settings,
             self.tables,
             self.counters,
@@ -100,12 +100,13 @@ class Host:
             rng=random.Random(self.seed),
             timer=lambda: self.now - START,
         )
-        self.coordinator.look_at(self.topics)
-        await self.coordinator.start()
+        loaded.look_at(self.topics)
+        await loaded.start()
+        self.coordinator = GroupCoordinator(loaded)
         return self.coordinator
 
     async def restart(self) -> GroupCoordinator:
-        await self.coordinator.close()
+        await self.coordinator.loaded.close()
         self.tables.close()
         return await self.start()
 
@@ -125,7 +126,7 @@ class Host:
 
     def passes(self, seconds: float) -> None:
         self.now += seconds
-        self.coordinator.expire()
+        self.coordinator.loaded.expire()
 
 
 async def fault_of(awaitable) -> Fault:

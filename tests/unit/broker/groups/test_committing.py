@@ -53,7 +53,7 @@ async def test_a_cancelled_commit_is_written_all_the_same(host) -> None:
     task = asyncio.create_task(host.coordinator.commit_offsets("g", NOBODY, {T0: CommittedOffset(5)}))
     await asyncio.sleep(0)
     task.cancel()
-    await host.coordinator._journal.drain()
+    await host.coordinator.loaded.journal.drain()
     assert await host.coordinator.fetch_offsets("g", None, require_stable=True) == {T0: CommittedOffset(5)}
 
 
@@ -257,7 +257,7 @@ async def test_an_empty_group_without_offsets_goes_and_one_about_to_have_members
 _KILLED = """
 import asyncio, random, sys, time
 from pathlib import Path
-from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings, LoadedGroups
 from treecast.middleware.broker.values import CommittedOffset, MemberIdentity
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.identity import TopicPartition
@@ -266,10 +266,9 @@ from treecast.middleware.storage.tables import Tables
 
 async def main():
     tables = Tables(Path(sys.argv[1]), FsyncPolicy(sys.argv[2]))
-    coordinator = GroupCoordinator(
-        GroupSettings(), tables, BrokerCounters(), clock=time.time, rng=random.Random(1)
-    )
-    await coordinator.start()
+    loaded = LoadedGroups(GroupSettings(), tables, BrokerCounters(), clock=time.time, rng=random.Random(1))
+    await loaded.start()
+    coordinator = GroupCoordinator(loaded)
     number = 0
     while True:
         number += 1
@@ -306,5 +305,5 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path, fsync) -> None:
         assert len(found) == 3
         assert len(offsets) == 1, "a commit is stored whole or not at all"
         assert acknowledged <= offsets.pop() <= acknowledged + 1
-    await coordinator.close()
+    await coordinator.loaded.close()
     host.tables.close()

@@ -8,7 +8,7 @@ import random
 import pytest
 from tests.unit.broker.groups.host import NOBODY, START, T0, fault_of, turns
 
-from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings, LoadedGroups
 from treecast.middleware.broker.groups import records as rows
 from treecast.middleware.broker.values import (
     CommittedOffset,
@@ -81,9 +81,9 @@ async def test_refused_joins_leave_nothing_behind(host) -> None:
     assert await fault_of(host.join(protocols=())) is Fault.INCONSISTENT_PROTOCOL
     with pytest.raises(MemberIdRequired):
         await host.join(require_known_member_id=True)
-    assert len(host.coordinator._groups) == 1
+    assert len(host.coordinator.loaded.entries) == 1
     host.passes(10)
-    assert not host.coordinator._groups
+    assert not host.coordinator.loaded.entries
 
 
 async def test_a_cancelled_join_does_not_break_the_group(host) -> None:
@@ -126,10 +126,9 @@ async def test_the_timer_runs_by_itself(tmp_path) -> None:
     """With the loop's own clock, a short session ends without a request."""
     tables = Tables(tmp_path / "tables", FsyncPolicy.NEVER)
     settings = GroupSettings(initial_rebalance_delay_ms=0, min_session_timeout_ms=1)
-    coordinator = GroupCoordinator(
-        settings, tables, BrokerCounters(), clock=lambda: START, rng=random.Random(1)
-    )
-    await coordinator.start()
+    loaded = LoadedGroups(settings, tables, BrokerCounters(), clock=lambda: START, rng=random.Random(1))
+    coordinator = GroupCoordinator(loaded)
+    await coordinator.loaded.start()
     request = JoinGroup("g", "", None, "c", "/h", 1, 1, "consumer", (("range", b""),), False)
     joined = await coordinator.join(request)
     for _ in range(2000):
@@ -138,7 +137,7 @@ async def test_the_timer_runs_by_itself(tmp_path) -> None:
         await asyncio.sleep(0.005)
     identity = MemberIdentity(joined.member_id, None, 1)
     assert await fault_of(coordinator.heartbeat("g", identity)) is Fault.UNKNOWN_MEMBER
-    await coordinator.close()
+    await coordinator.loaded.close()
     tables.close()
 
 
@@ -147,9 +146,9 @@ async def test_the_timer_runs_by_itself(tmp_path) -> None:
 
 async def test_before_it_has_loaded_it_serves_nothing(tmp_path) -> None:
     tables = Tables(tmp_path / "tables", FsyncPolicy.NEVER)
-    coordinator = GroupCoordinator(
-        GroupSettings(), tables, BrokerCounters(), clock=lambda: START, rng=random.Random(1)
-    )
+    settings, clock = GroupSettings(), lambda: START
+    loaded = LoadedGroups(settings, tables, BrokerCounters(), clock=clock, rng=random.Random(1))
+    coordinator = GroupCoordinator(loaded)
     assert await fault_of(coordinator.describe("g")) is Fault.COORDINATOR_LOADING
     with pytest.raises(TreecastError):
         coordinator.list_groups()
@@ -165,11 +164,11 @@ async def test_closing_answers_all_who_wait(host) -> None:
     await host.join(other.member_id, group="other")
     syncing = host.sync((await follower).member_id, 2, group="other")
     await turns()
-    await host.coordinator.close()
+    await host.coordinator.loaded.close()
     assert await fault_of(joining) is Fault.NOT_COORDINATOR
     assert await fault_of(syncing) is Fault.NOT_COORDINATOR
     assert await fault_of(host.coordinator.heartbeat("g", one)) is Fault.COORDINATOR_UNAVAILABLE
-    await host.coordinator.close()
+    await host.coordinator.loaded.close()
 
 
 async def test_who_has_just_given_up_needs_no_answer(host) -> None:
@@ -177,7 +176,7 @@ async def test_who_has_just_given_up_needs_no_answer(host) -> None:
     joining = host.join()
     await turns()
     joining.cancel()
-    await host.coordinator.close()
+    await host.coordinator.loaded.close()
     with pytest.raises(asyncio.CancelledError):
         await joining
 
@@ -185,7 +184,7 @@ async def test_who_has_just_given_up_needs_no_answer(host) -> None:
 async def test_closing_waits_for_what_is_being_written(host) -> None:
     task = asyncio.create_task(host.coordinator.commit_offsets("g", NOBODY, {T0: CommittedOffset(5)}))
     await asyncio.sleep(0)
-    await host.coordinator.close()
+    await host.coordinator.loaded.close()
     assert len(host.tables.load(rows.OFFSETS)) == 1
     assert await task == {}
 

@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings, LoadedGroups
 from treecast.middleware.broker.groups.state import State
 from treecast.middleware.broker.values import (
     CommittedOffset,
@@ -92,7 +92,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def started(self) -> GroupCoordinator:
         self.starts += 1
-        coordinator = GroupCoordinator(
+        loaded = LoadedGroups(
             self.settings,
             self.tables,
             BrokerCounters(),
@@ -100,15 +100,15 @@ class GroupMachine(RuleBasedStateMachine):
             rng=random.Random(self.starts),
             timer=lambda: self.now,
         )
-        self.run(coordinator.start())
-        return coordinator
+        self.run(loaded.start())
+        return GroupCoordinator(loaded)
 
     def run(self, awaitable):
         return self.loop.run_until_complete(awaitable)
 
     def teardown(self) -> None:
         if hasattr(self, "coordinator"):
-            self.run(self.coordinator.close())
+            self.run(self.coordinator.loaded.close())
             self.settle()
             assert not any(client.waiting for client in self.clients), "closing answers every call"
         self.loop.close()
@@ -131,7 +131,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @property
     def group(self):
-        entry = self.coordinator._groups.get("g")
+        entry = self.coordinator.loaded.entries.get("g")
         return None if entry is None else entry.group
 
     # --- answers
@@ -142,8 +142,8 @@ class GroupMachine(RuleBasedStateMachine):
         async def idle() -> None:
             for _ in range(8):
                 await asyncio.sleep(0)
-            while self.coordinator._deadlines.next() <= self.now:
-                self.coordinator.expire()
+            while self.coordinator.loaded.deadlines.next() <= self.now:
+                self.coordinator.loaded.expire()
                 await idle()
 
         self.run(idle())
@@ -301,8 +301,8 @@ class GroupMachine(RuleBasedStateMachine):
         end = self.now + seconds
         while self.now < end:
             stop = min(end, self.now + 2.0)
-            while self.coordinator._deadlines.next() <= stop:
-                self.now = max(self.now, self.coordinator._deadlines.next())
+            while self.coordinator.loaded.deadlines.next() <= stop:
+                self.now = max(self.now, self.coordinator.loaded.deadlines.next())
                 self.settle()
             self.now = stop
             for client in self.clients if alive else ():
@@ -311,7 +311,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.starts < 10)
     @rule()
     def restart_daemon(self) -> None:
-        self.run(self.coordinator.close())
+        self.run(self.coordinator.loaded.close())
         self.settle()
         assert not any(client.waiting for client in self.clients), "closing answers every call"
         self.coordinator = self.started()
@@ -324,8 +324,8 @@ class GroupMachine(RuleBasedStateMachine):
     def the_group_is_consistent(self) -> None:
         if hasattr(self, "coordinator") and self.group is not None:
             self.group.check_invariants()
-            exact = self.group._exact_deadline()
-            assert self.now < self.coordinator._deadlines.next() <= exact, "a deadline is lost"
+            exact = self.group.timeouts.exact()
+            assert self.now < self.coordinator.loaded.deadlines.next() <= exact, "a deadline is lost"
 
     @invariant()
     def nobody_waits_too_long(self) -> None:
@@ -348,7 +348,7 @@ class GroupMachine(RuleBasedStateMachine):
             if self.group.generation > 0 or self.committed is not None:
                 found = self.run(again.describe("g"))
                 assert found == described, f"{found}\n{described}"
-        again._deadlines.close()
+        again.loaded.deadlines.close()
 
 
 TestGroupMachine = GroupMachine.TestCase

@@ -31,7 +31,7 @@ def topics() -> Topics:
 
 async def host(town: Town, name: str, topics: Topics) -> TownHost:
     made = await town.host(name)
-    made.parts.groups.look_at(topics)
+    made.parts.groups.loaded.look_at(topics)
     return made
 
 

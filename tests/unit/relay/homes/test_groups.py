@@ -48,7 +48,7 @@ def sync(host: TownHost, joined: Joined, assignments=()) -> asyncio.Task:
 
 async def waits_at(home: TownHost) -> None:
     """Waits until a member waits there for the others."""
-    await until(lambda: len(home.parts.groups._waiting) == 1)
+    await until(lambda: len(home.parts.groups.loaded.waiters) == 1)
 
 
 # --- forwarding
@@ -109,7 +109,7 @@ async def test_a_client_that_leaves_cancels_its_join_at_the_home(town: Town) -> 
     waiting = join(b)
     await waits_at(a)
     waiting.cancel()
-    await until(lambda: not a.parts.groups._waiting)
+    await until(lambda: not a.parts.groups.loaded.waiters)
 
 
 async def test_a_home_that_dies_while_a_member_waits(town: Town) -> None:
@@ -482,10 +482,10 @@ async def alone(host: TownHost, groups: dict[str, int]) -> None:
     tables = Tables(host.town.path / f"{host.name}.sqlite", FsyncPolicy.NEVER)
     host.tables = tables
     coordinator = host._parts().groups
-    await coordinator.start()
+    await coordinator.loaded.start()
     for group, offset in groups.items():
         await coordinator.commit_offsets(group, NOBODY, {T0: CommittedOffset(offset)})
-    await coordinator.close()
+    await coordinator.loaded.close()
     tables.close()
 
 

@@ -296,12 +296,12 @@ async def test_members_of_a_consumer_group_continue_from_the_store(town: Town, n
     topics = Topics()
     topics.make("t", 4)
     a = await town.host("a")
-    a.parts.groups.look_at(topics)
+    a.parts.groups.loaded.look_at(topics)
     await a.group.consumer_heartbeat(beat("one", 0))
     copy = a.copy()
     two = await a.group.consumer_heartbeat(beat("two", 0))
     await restored(a, copy, noticed=noticed)
-    a.parts.groups.look_at(topics)
+    a.parts.groups.loaded.look_at(topics)
     described = await a.group.describe("g")
     assert {member.member_id for member in described.members} == {"one", "two"}
     assert (

@@ -68,7 +68,7 @@ async def test_a_round_and_commits(wired: Wired) -> None:
     first = await join(a)
     await sync(a, first, [])
     second = join(b)
-    await until(lambda: len(a.parts.groups._waiting) == 1)
+    await until(lambda: len(a.parts.groups.loaded.waiters) == 1)
     leading, joined = await join(a, first.member_id), await second
     waiting = sync(b, joined)
     await sync(a, leading, [(joined.member_id, b"half")])
@@ -82,15 +82,15 @@ async def test_a_round_and_commits(wired: Wired) -> None:
 async def test_a_member_that_leaves_takes_its_join_along(wired: Wired) -> None:
     await sync(wired.a, await join(wired.a), [])
     waiting = join(wired.b)
-    await until(lambda: len(wired.a.parts.groups._waiting) == 1)
+    await until(lambda: len(wired.a.parts.groups.loaded.waiters) == 1)
     waiting.cancel()
-    await until(lambda: len(wired.a.parts.groups._waiting) == 0)
+    await until(lambda: len(wired.a.parts.groups.loaded.waiters) == 0)
 
 
 async def test_a_home_that_goes_away_while_a_member_waits(wired: Wired) -> None:
     await sync(wired.a, await join(wired.a), [])
     waiting = join(wired.b)
-    await until(lambda: len(wired.a.parts.groups._waiting) == 1)
+    await until(lambda: len(wired.a.parts.groups.loaded.waiters) == 1)
     await wired.channels["a"].close()
     assert await fault_of(waiting) is Fault.COORDINATOR_UNAVAILABLE
     assert await fault_of(committed(wired.b)) is Fault.COORDINATOR_UNAVAILABLE

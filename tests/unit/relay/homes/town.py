@@ -27,7 +27,7 @@ from treecast.middleware.api.entries import (
     home_key,
 )
 from treecast.middleware.broker.cluster import GROUPS, TRANSACTIONS, Kind
-from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
+from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings, LoadedGroups
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions import ProducerIds, TransactionCoordinator, TransactionSettings
@@ -128,7 +128,7 @@ class Town:
             self.now += step
             for host in self.hosts.values():
                 if not host.dead:
-                    host.parts.groups.expire()
+                    host.parts.groups.loaded.expire()
                 if host.reaches:
                     await host.renew()
             if self.up:
@@ -243,7 +243,7 @@ class TownHost:
         self.homes = Homes(
             self.parts, self.view, self.port, self.methods, self.caller.is_up, self.town.settings
         )
-        await self.parts.groups.start()
+        await self.parts.groups.loaded.start()
         self.parts.transactions.restore()
         await self.homes.start()
         await self.parts.transactions.start(Reach(self))
@@ -254,14 +254,13 @@ class TownHost:
         producer_ids = ProducerIds(self.tables)
         settings = TransactionSettings()
         transactions = TransactionCoordinator(settings, self.tables, producer_ids, self.counters.broker, now)
-        groups = GroupCoordinator(
+        groups = LoadedGroups(
             GroupSettings(initial_rebalance_delay_ms=0),
             self.tables,
             self.counters.broker,
             clock=now,
             rng=random.Random(self.town.rng.getrandbits(64)),
             timer=lambda: self.town.now - START,
-            guard=transactions,
         )
         unused: Any = None
         host = Host(self.host_id, self.name)
@@ -271,7 +270,7 @@ class TownHost:
             host,
             self.tables,
             SimpleNamespace(guard=None),
-            groups,
+            GroupCoordinator(groups, transactions),
             transactions,
             producer_ids,
             unused,
@@ -292,7 +291,7 @@ class TownHost:
         """Stops in order."""
         await self.homes.close()
         await asyncio.gather(self.parts.transactions.close(), self.parts.producer_ids.close())
-        await self.parts.groups.close()
+        await self.parts.groups.loaded.close()
         self.kill()
 
     def close_files(self) -> None:

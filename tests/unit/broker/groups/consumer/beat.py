@@ -25,7 +25,7 @@ NOTHING: Places = frozenset()
 
 def group_of(host: Host, group: str = "g") -> ConsumerGroup:
     """Returns the group's state machine after a check of its invariants."""
-    found = host.coordinator._groups[group].group
+    found = host.coordinator.loaded.entries[group].group
     assert isinstance(found, ConsumerGroup), found
     found.check_invariants()
     return found

@@ -136,7 +136,7 @@ async def test_internal_topics_are_assigned_as_kafka_does(topic: Host, asked: di
     one = Member(topic, "one", asked)
     await one.beats()
     assert len(one.owned) == 50
-    assert group_of(topic).named(one.owned).keys() == {"__consumer_offsets"}
+    assert group_of(topic).topics.named(one.owned).keys() == {"__consumer_offsets"}
     topic.topics.make("other", 1)
     await one.beats()
     assert len(one.owned) == 50
@@ -255,9 +255,9 @@ async def test_offsets_expire_once_nobody_reads_the_topic(topic: Host) -> None:
     await one.leaves()
     topic.now += 8 * DAY
     await topic.coordinator.expire_offsets()
-    assert topic.coordinator.known() == []
+    assert topic.coordinator.loaded.known() == []
     await topic.restart()
-    assert topic.coordinator.known() == []
+    assert topic.coordinator.loaded.known() == []
 
 
 # --- time
@@ -407,9 +407,9 @@ async def test_sessions_begin_at_a_restart(topic: Host) -> None:
 async def test_another_host_goes_on_with_the_members(topic: Host) -> None:
     one, two = await pair(topic)
     before = group_of(topic).description()
-    items = topic.coordinator.items("g")
-    rows = topic.coordinator.rows("g", items)
-    topic.coordinator.load("g", 0, rows)
+    items = topic.coordinator.loaded.items("g")
+    rows = topic.coordinator.loaded.rows("g", items)
+    topic.coordinator.loaded.load("g", 0, rows)
     assert group_of(topic).description() == before
     await settle(one, two)
     assert group_of(topic).description() == before
@@ -417,11 +417,11 @@ async def test_another_host_goes_on_with_the_members(topic: Host) -> None:
 
 async def test_rows_that_contradict_each_other_leave_one_holder(topic: Host) -> None:
     one, two = await pair(topic)
-    rows = list(topic.coordinator.rows("g", topic.coordinator.items("g")))
+    rows = list(topic.coordinator.loaded.rows("g", topic.coordinator.loaded.items("g")))
     await one.leaves()
     await settle(two)
-    newer = topic.coordinator.rows("g", topic.coordinator.items("g"))
-    topic.coordinator.load("g", 0, [*newer, *[row for row in rows if row.key.endswith(":one")]])
+    newer = topic.coordinator.loaded.rows("g", topic.coordinator.loaded.items("g"))
+    topic.coordinator.loaded.load("g", 0, [*newer, *[row for row in rows if row.key.endswith(":one")]])
     assert [member.member_id for member in group_of(topic).members] == ["two"]
     assert await fault_of(one.beats()) is Fault.UNKNOWN_MEMBER
 

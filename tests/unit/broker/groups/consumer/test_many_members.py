@@ -180,7 +180,7 @@ class Crowd:
             for number in member.holds():
                 assert number not in holders, f"{number} is held by {holders[number]} and {member}"
                 holders[number] = member
-        entry = self.host.coordinator._groups.get("g")
+        entry = self.host.coordinator.loaded.entries.get("g")
         if entry is not None:
             entry.group.check_invariants()
 
@@ -210,7 +210,7 @@ async def test_no_partition_has_two_readers(tmp_path: Path, seed: int, cooperati
     if not crowd.members:
         crowd.members.append(New(host, "last"))
     await crowd.settle()
-    group = host.coordinator._groups["g"].group
+    group = host.coordinator.loaded.entries["g"].group
     assert isinstance(group, ConsumerGroup) == any(isinstance(member, New) for member in crowd.members)
-    await host.coordinator.close()
+    await host.coordinator.loaded.close()
     host.tables.close()

@@ -99,7 +99,7 @@ async def told_to_join(awaitable: Awaitable[object]) -> bool:
 
 
 def classic_of(host: Host) -> Group:
-    found = host.coordinator._groups["g"].group
+    found = host.coordinator.loaded.entries["g"].group
     assert isinstance(found, Group), found
     found.check_invariants()
     return found
@@ -349,4 +349,4 @@ async def test_an_empty_group_is_of_the_type_of_who_joins(topic: Host) -> None:
     await again.beats()
     assert again.epoch > one.generation
     assert again.numbers == ALL
-    assert isinstance(topic.coordinator._groups["g"].group, ConsumerGroup)
+    assert isinstance(topic.coordinator.loaded.entries["g"].group, ConsumerGroup)
