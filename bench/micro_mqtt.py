@@ -37,13 +37,13 @@ def hub(subscriptions: int) -> PubSub:
             filter = (b"site/+/line/#", b"site/+/+/+/temperature")[number % 2]
         else:
             filter = (b"plant/%d/+/state", b"site/%d/door/#", b"+/%d/x")[number % 3] % (number + 1000)
-        made.subscribe(Subscription(Subscriber(made.next_serial()), filter))
+        made.subscribe(Subscription(Subscriber(made.routes.next_serial()), filter))
     return made
 
 
 def routing_ns(found: PubSub, remembered: bool) -> float:
     """Nanoseconds per look-up: of topics that are remembered, or of new ones."""
-    look_up = found.targets if remembered else found.look_up
+    look_up = found.routes.targets if remembered else found.routes.look_up
     began = time.perf_counter()
     for topic in _TOPICS:
         look_up(topic)

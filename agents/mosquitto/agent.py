@@ -138,7 +138,7 @@ class MosquittoAgent:
     def _prepare(self) -> None:
         """Takes up what an earlier run left, before other hosts are told anything."""
         hub, agent, loop = self.host.hub, self._agent, asyncio.get_running_loop()
-        hub.wall = time.time()
+        hub.clock.wall = time.time()
         settings, rng = MqttSettings(max_levels=_NO_LIMIT), random.Random()  # nosec B311  # no secrets
         self._outputs = Outputs(self.host.turn.ask)
         self._spoken = Spoken(self._outputs, self._look_at_bounds)

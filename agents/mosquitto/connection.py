@@ -114,7 +114,7 @@ class MqttConnection(asyncio.Protocol):
 
     def _tell_time(self) -> None:
         for hub in self._hubs:
-            hub.wall = time.time()
+            hub.clock.wall = time.time()
 
     def _accepted(self, event: Accepted) -> None:
         self.present = event.present

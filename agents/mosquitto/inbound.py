@@ -38,11 +38,11 @@ class _Scan(RunScan):
     """A search for runs with the same targets on the host's hub."""
 
     def __init__(self, hub: PubSub, format: int) -> None:
-        super().__init__(hub.routes, format, _ANY_SIZE)
+        super().__init__(hub.routes.known, format, _ANY_SIZE)
         self._hub = hub
 
     def find(self, topic: bytes) -> Targets | None:
-        return self._hub.targets(topic) if is_name(topic) else None
+        return self._hub.routes.targets(topic) if is_name(topic) else None
 
 
 class Inbound(Subscriber):
@@ -124,7 +124,7 @@ class Inbound(Subscriber):
         sent = Message(
             topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
         )
-        targets = hub.targets(topic)
+        targets = hub.routes.targets(topic)
         wanted = elsewhere(targets)
         if message.retain:
             hub.publish_retained(sent, targets, self._own)

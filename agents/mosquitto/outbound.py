@@ -35,7 +35,7 @@ class Outbound(Subscriber):
         room: Room,
     ) -> None:
         """`hop`: the encoded property of this site; empty: messages get none, and runs stay runs."""
-        super().__init__(hub.next_serial())
+        super().__init__(hub.routes.next_serial())
         self._hub = hub
         self._topics = topics
         self._state = state
@@ -118,7 +118,7 @@ class Outbound(Subscriber):
         self._known = None
         done: set[bytes] = set()
         for filter, qos in self._topics.filters.items():
-            for message in self._hub.retained.match_all(filter, self._hub.wall):
+            for message in self._hub.retained.match_all(filter, self._hub.clock.wall):
                 if message.topic in done or message.stamp <= known.get(message.topic, 0):
                     continue
                 done.add(message.topic)

@@ -121,12 +121,12 @@ class Inbound:
 
     def _publish(self, topic: bytes, packets: bytes, count: int) -> None:
         hub = self._hub
-        targets = hub.targets(topic)
+        targets = hub.routes.targets(topic)
         run = run_of(WITH_PROPERTIES, packets)
         if not any(target.subscriber.foreign for target in targets.direct) or run is None:
             self._counters.unwanted += count
             return
-        hub.wall = time.time()
+        hub.clock.wall = time.time()
         run.topics = [topic]
         hub.publish_run(run, targets, self._own)
         run.handed_over()
@@ -148,7 +148,9 @@ class Inbound:
         for key in keys:
             topic, _ = self._names_of(run.exchange, key)
             hosts = {
-                one.subscriber.serial for one in self._hub.targets(topic).direct if one.subscriber.foreign
+                one.subscriber.serial
+                for one in self._hub.routes.targets(topic).direct
+                if one.subscriber.foreign
             }
             if hosts - reached:
                 # A site that two keys reach gets the message twice, unless the keys reach the same sites.

@@ -77,7 +77,7 @@ class Outbound(Subscriber):
         room: Room,
     ) -> None:
         """`own`: this site's entry among the hops. `window`: publishes that wait for confirms."""
-        super().__init__(hub.next_serial())
+        super().__init__(hub.routes.next_serial())
         self._hub = hub
         self._turn = turn
         self._own = own
@@ -110,7 +110,7 @@ class Outbound(Subscriber):
                 self._add(owed.message)
             self._counters.again += len(self._record.owed)
         else:
-            self._record = Creditor(self._hub.next_serial(), self._name)
+            self._record = Creditor(self._hub.routes.next_serial(), self._name)
             journal.begin(self._record)
         # its own messages are left out: the server has them from its own client
         self._hub.subscribe(Subscription(self, filter, _QOS, True, True))

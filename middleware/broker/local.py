@@ -23,7 +23,7 @@ class LocalCluster:
     def __init__(self, parts: LocalParts) -> None:
         self._parts = parts
         self._homes = parts.homes
-        self._events = NoReach(parts.pubsub.hub)
+        self._events = NoReach(parts.pubsub.hub.shares)
         self._views = Views(parts.registry, self, parts.counters)
 
     @property

@@ -93,19 +93,19 @@ class HostPubSub:
         self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)
-        self.hub.use_reach(Undecided(self.hub))
-        self.hub.wall = clock()
+        self.hub.use_reach(Undecided(self.hub.shares))
+        self.hub.clock.wall = clock()
         self.journal = self._open(directory, disk or Disk())
         self._timer = self._loop.call_later(_TICK, self._tick)
 
     def _open(self, directory: str, disk: Disk) -> Journal:
         hub = self.hub
         journal, highest = open_journal(directory, disk, hub.settings, hub.counters, hub.retained, syncs=True)
-        hub.journal = journal
+        hub.use_journal(journal)
         self.turn.add_store(journal)
         for message in hub.retained.all():
-            hub.stamps.seen(message.stamp)
-        hub.begin_serials(highest)
+            hub.clock.seen(message.stamp)
+        hub.routes.begin_serials(highest)
         return journal
 
     async def start(self, cluster: Cluster) -> None:
@@ -150,7 +150,7 @@ class HostPubSub:
         return self._shared is None or self._shared[0].recording.full((topic, 0))
 
     def _tick(self) -> None:
-        self.hub.wall = self._clock()
+        self.hub.clock.wall = self._clock()
         self.turn.look()
         self.hub.fold()
         self._tell_levels()
@@ -182,7 +182,8 @@ class HostPubSub:
     def abandon(self) -> None:
         """Closes the journal. Safe to call twice."""
         self._timer.cancel()
-        journal, self.hub.journal = self.hub.journal, None
+        journal = self.hub.journal
+        self.hub.use_journal(None)
         if journal is None:
             return
         self.turn.remove_store(journal)

@@ -72,10 +72,10 @@ class Explanation:
 
     async def _of_message(self, topic: bytes, *, queues: bool) -> list[pb.MessageWay]:
         """`queues`: whether queues bound to `amq.topic` count as subscribers."""
-        recorder = self._hub.recorder
+        recorder = self._hub.routes.recorder
         if recorder is not None and recorder.records(topic):
             return await self._of_topic(TopicName.from_mqtt(topic.decode()).to_kafka())
-        targets = self._hub.look_up(topic)
+        targets = self._hub.routes.look_up(topic)
         names = _subscribers(targets, queues=queues)
         found = [self._local(f"subscribers: {_some(names)}")] if names else []
         if self._ways is not None:

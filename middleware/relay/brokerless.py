@@ -278,9 +278,9 @@ class BrokerlessHost:
 
     def publish(self, topic: str, payload: bytes, qos: int = 1) -> None:
         """Publishes to local subscribers and all hosts that want the topic. `topic`: an MQTT topic name."""
-        self.hub.wall = time.time()
+        self.hub.clock.wall = time.time()
         message = Message(topic.encode(), payload, qos)
-        self.hub.publish(message, self.hub.targets(message.topic), None)
+        self.hub.publish(message, self.hub.routes.targets(message.topic), None)
 
     async def wanted(self) -> None:
         """Returns when all reachable hosts know the subscriptions of this host, or after a time-out."""

@@ -34,7 +34,7 @@ class TopicBridge(Subscriber):
 
     def __init__(self, hub: PubSub, vhost: VirtualHost, clock: Callable[[], float]) -> None:
         """`clock` returns the `now` of the queues."""
-        super().__init__(hub.next_serial())
+        super().__init__(hub.routes.next_serial())
         self.name = "amq.topic"
         self._hub = hub
         self._vhost = vhost
@@ -86,7 +86,7 @@ class TopicBridge(Subscriber):
 
     def direct(self, run: Run) -> tuple[bytes, ...]:
         """Implements `queues.Outlet`. Queues get what Kafka has a topic for when it is recorded."""
-        recorder = self._hub.recorder
+        recorder = self._hub.routes.recorder
         if recorder is None:
             return run.keys
         return tuple([key for key in run.keys if not recorder.records(self._topic_of(key))])
@@ -98,8 +98,8 @@ class TopicBridge(Subscriber):
 
     def publish(self, run: Run) -> tuple[bool, list[int]]:
         """Implements `queues.Outlet`: publishes to the subscribers of the other faces."""
-        self._hub.wall = max(self._hub.wall, self._vhost.wall)
-        recorder = self._hub.recorder
+        self._hub.clock.wall = max(self._hub.clock.wall, self._vhost.wall)
+        recorder = self._hub.routes.recorder
         found = False
         refused: set[int] = set()
         if recorder is not None:
@@ -115,11 +115,11 @@ class TopicBridge(Subscriber):
         return found, sorted(refused)
 
     def _publish(self, run: Run, topic: bytes, refused: set[int]) -> bool:
-        targets = self._hub.targets(topic)
+        targets = self._hub.routes.targets(topic)
         others = [target for target in targets.direct if target.subscriber is not self]
         if not others and not targets.groups:
             return False
-        expires = self._hub.wall + run.expiration / 1000 if run.expiration >= 0 else NEVER
+        expires = self._hub.clock.wall + run.expiration / 1000 if run.expiration >= 0 else NEVER
         self._publishing = True
         try:
             for index, (properties, body) in enumerate(messages(run.data)):
@@ -154,7 +154,7 @@ class TopicBridge(Subscriber):
             return  # no valid routing key, for example too long
         run = run_of(key, message)
         if message.expires_at != NEVER:
-            run.expiration = max(int((message.expires_at - self._hub.wall) * 1000), 0)
+            run.expiration = max(int((message.expires_at - self._hub.clock.wall) * 1000), 0)
         self._vhost.deliver(run, self._clock(), here=True)
 
 

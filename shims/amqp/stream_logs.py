@@ -145,7 +145,7 @@ class TopicLog:
         topic = self._streams.find(self.topic)
         if topic is None or topic.partitions != 1:
             return list(range(run.count))
-        now_ms = int(self._streams.pubsub.hub.wall * 1000)
+        now_ms = int(self._streams.pubsub.hub.clock.wall * 1000)
         refused = []
         for index, record in enumerate(records_of(run, now_ms)):
             if not self._streams.pubsub.record(self.topic, record):
@@ -169,7 +169,7 @@ class TopicLog:
 
     def _recorded(self, run: Run) -> bool:
         """Whether a message of `amq.topic` comes from this very log, or goes there by the bridge."""
-        recorder = self._streams.pubsub.hub.recorder
+        recorder = self._streams.pubsub.hub.routes.recorder
         for key in run.keys:
             try:
                 name = TopicName.from_amqp(key.decode())

@@ -105,7 +105,7 @@ class Connection:
             self._pause()
             self._loop.call_later(_THROWN_AWAY, self._read_on)
             return
-        self._hub.wall = time.time()
+        self._hub.clock.wall = time.time()
         if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             # Other connections are read in between: the ration is what one may take of a pass of the loop.
@@ -219,7 +219,7 @@ class Connection:
         self._read_on()
 
     def _next_pass(self) -> None:
-        self._hub.wall = time.time()
+        self._hub.clock.wall = time.time()
         try:
             self.session.go_on(self._loop.time())
         except Exception:

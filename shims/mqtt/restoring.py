@@ -20,12 +20,12 @@ def restore(sessions: Sessions, now: float) -> int:
     journal = sessions.hub.journal
     if journal is None:
         return 0
-    sessions.hub.restore_shared()
+    sessions.hub.shares.restore()
     for record in list(journal.records.values()):
         if not record.of_client:
             continue
         state = _state(sessions, record)
-        wall = sessions.hub.wall
+        wall = sessions.hub.clock.wall
         gone_at = record.gone_at or wall
         if record.gone_at == 0.0:
             record.gone_at = wall
@@ -63,7 +63,7 @@ def _subscribe(sessions: Sessions, state: SessionState, filter: bytes, kept: Sub
     )
     state.subscriptions[filter] = subscription
     if name:
-        sessions.hub.subscribe_shared(name, subscription)
+        sessions.hub.shares.subscribe(name, subscription)
     else:
         sessions.hub.subscribe(subscription)
 

@@ -88,7 +88,7 @@ class MqttFace:
         self.loop = asyncio.get_running_loop()
         self.sessions.work = self._work or WorkBudget(self.loop.time, self.loop.call_soon)
         self._started_at = self.loop.time()
-        self.hub.wall = time.time()
+        self.hub.clock.wall = time.time()
         restored = restore(self.sessions, self.loop.time())
         if restored:
             _log.info("sessions restored", count=restored)
@@ -133,7 +133,7 @@ class MqttFace:
     # --- periodic work
 
     def _tick(self) -> None:
-        self.hub.wall = time.time()
+        self.hub.clock.wall = time.time()
         now = self.loop.time()
         if self.ticks.tick(now):
             self.sessions.look_at_clients(now)

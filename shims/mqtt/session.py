@@ -1,8 +1,8 @@
 """One connection of the MQTT face, without I/O: splits chunks into packets, and gives them to its parts.
 
 `receive(data, now)` processes a whole chunk per call. Output is gathered in `SessionOutput` until the turn of
-the event loop ends. `now` is in seconds on the loop's clock; `hub.wall` is the time of day, which the asyncio
-side updates.
+the event loop ends. `now` is in seconds on the loop's clock; `hub.clock.wall` is the time of day, which the
+asyncio side updates.
 
 A session holds objects of one concern each: what all share (`session_connection`), CONNECT
 (`session_connecting`), publishes and acknowledgements (`session_publishing`), and work for subscriptions

@@ -223,7 +223,7 @@ class SessionOutput:
             properties = message.properties
             if message.expires_at != NEVER:
                 # The rest of its life, not the whole: the time that it waited here counts [MQTT-3.3.2-6].
-                properties += expiry_bytes(max(ceil(message.expires_at - self._hub.wall), 0))
+                properties += expiry_bytes(max(ceil(message.expires_at - self._hub.clock.wall), 0))
             if identifiers:
                 properties += identifier_bytes(identifiers)
         if self.max_packet < _ANY:

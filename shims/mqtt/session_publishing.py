@@ -40,7 +40,7 @@ class Scan(RunScan):
     ) -> None:
         """`rights`: those that have to be asked for each topic, which then is not found in the routes."""
         known: dict[bytes, Targets] = {}
-        super().__init__(hub.routes if rights is None else known, version, largest)
+        super().__init__(hub.routes.known if rights is None else known, version, largest)
         self._rights = rights
         self._hub = hub
         self._version = version
@@ -55,7 +55,7 @@ class Scan(RunScan):
             return None
         if self._rights is not None and not self._rights.may_publish(topic):
             return None
-        return self._hub.targets(topic)
+        return self._hub.routes.targets(topic)
 
 
 def is_own(topic: bytes) -> bool:
@@ -214,10 +214,10 @@ class Publishing:
                 return
         message.payload = data[begin:stop]
         # A topic in the routes was checked when it was put there: most publishes need no check of their name.
-        targets = self._hub.routes.get(message.topic)
+        targets = self._hub.routes.known.get(message.topic)
         if targets is None:
             check_name(message.topic, self._output.version, self._settings.max_levels)
-            targets = self._hub.targets(message.topic)
+            targets = self._hub.routes.targets(message.topic)
         if self._rights.identities.closed and not self._may_publish(message, packet_id):
             return
         if text and not self._is_text(message, packet_id):
@@ -237,7 +237,7 @@ class Publishing:
         found = read_publish_properties(data, at, at + size)
         message.properties = found.passed_on
         if found.expiry >= 0:
-            message.expires_at = self._hub.wall + found.expiry
+            message.expires_at = self._hub.clock.wall + found.expiry
         if found.alias:
             # Before routing and rights, which must see the real topic.
             message.topic = self._aliased(message.topic, found)

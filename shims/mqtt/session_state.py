@@ -175,7 +175,7 @@ class SessionState(Subscriber):
         subscription outlive this process."""
         journal, record = self._hub.journal, self.record
         if record is None and delivery.share:
-            record = delivery.creditor = self._hub.share_creditor(delivery.share)
+            record = delivery.creditor = self._hub.shares.creditor(delivery.share)
         if journal is not None and record is not None:
             journal.owe(record, delivery)
 
@@ -255,7 +255,7 @@ class SessionState(Subscriber):
             output.send_publish(delivery.message, 0, 0, delivery.retain, delivery.identifiers)
 
     def _expired(self, message: Message) -> bool:
-        return message.expires_at != NEVER and message.expires_at <= self._hub.wall
+        return message.expires_at != NEVER and message.expires_at <= self._hub.clock.wall
 
     # --- in flight
 
@@ -402,11 +402,11 @@ class SessionState(Subscriber):
         """Gives the queued messages of those `shares` that have another connected member to that one, unless
         they may have been sent."""
         queue, hub = self._queue, self._hub
-        wanted = [share for share in shares if hub.others_online(share, self)]
+        wanted = [share for share in shares if hub.shares.others_online(share, self)]
         if queue is None or not wanted:
             return
         for delivery in queue.take_unsent(wanted):
-            hub.hand_on(delivery, self.record if self.record is not None else delivery.creditor)
+            hub.shares.hand_on(delivery, self.record if self.record is not None else delivery.creditor)
         if not len(queue):
             self._queue = None
 

@@ -129,7 +129,7 @@ class Sessions:
         if state is None or not present:
             if state is not None:
                 self.end(state)
-            state = SessionState(self.hub, self.hub.next_serial(), client_id, user)
+            state = SessionState(self.hub, self.hub.routes.next_serial(), client_id, user)
             self._states[user, client_id] = state
         elif state.will_at and state.will_at <= now:
             self._publish_will(state)  # the will delay passed before the next tick
@@ -238,7 +238,7 @@ class Sessions:
         self._watch(state)
         journal, record = self.hub.journal, state.record
         if journal is not None and record is not None:
-            record.gone_at = self.hub.wall
+            record.gone_at = self.hub.clock.wall
             journal.changed(record)
 
     def end(self, state: SessionState) -> None:
@@ -256,7 +256,7 @@ class Sessions:
         del self._states[state.user, state.client_id]
         self._deadlines.discard(state)
         for delivery in left:
-            self.hub.hand_on(delivery, delivery.creditor)
+            self.hub.shares.hand_on(delivery, delivery.creditor)
         journal, record = self.hub.journal, state.record
         if journal is not None and record is not None:
             journal.end(record)
@@ -265,12 +265,12 @@ class Sessions:
         """Tells shared subscriptions that the client has connected, or that it is away."""
         for subscription in state.subscriptions.values():
             if subscription.group is not None:
-                self.hub.member_moved(subscription.group)
+                self.hub.shares.member_moved(subscription.group)
 
     def remove(self, state: SessionState, filter: bytes, subscription: Subscription) -> None:
         """Removes a subscription from the hub. `filter` is as the client wrote it."""
         if subscription.group is not None:
-            self.hub.unsubscribe_shared(subscription.group.name, state, subscription.filter)
+            self.hub.shares.unsubscribe(subscription.group.name, state, subscription.filter)
         else:
             self.hub.unsubscribe(state, subscription.filter)
 
@@ -400,10 +400,10 @@ def will_record(will: Will) -> WillRecord:
 
 
 def publish_will(hub: PubSub, will: WillRecord, publisher: Subscriber) -> None:
-    expires = NEVER if will.lives < 0 else hub.wall + will.lives
+    expires = NEVER if will.lives < 0 else hub.clock.wall + will.lives
     message = Message(will.topic, will.payload, will.qos, will.retain, will.properties, expires)
     hub.counters.wills += 1
-    targets = hub.targets(message.topic)
+    targets = hub.routes.targets(message.topic)
     if message.retain:
         hub.publish_retained(message, targets, publisher)
     else:

@@ -51,7 +51,7 @@ class Grant(Waiter):
 
     def confirmed(self) -> None:
         """Continues after a confirmation: asks the recorder, then the reach, then sends SUBACK."""
-        recorder, reach = self._hub.recorder, self._hub.reach
+        recorder, reach = self._hub.routes.recorder, self._hub.reach
         if self._asked == 0:
             self._asked = 1
             if recorder is not None and not recorder.known(self):
@@ -97,7 +97,7 @@ class Kept(Waiter):
             if subscription.ended:
                 continue
             identifiers = (subscription.identifier,) if subscription.identifier else ()
-            for message in hub.retained.match(subscription.filter, hub.wall):
+            for message in hub.retained.match(subscription.filter, hub.clock.wall):
                 if not subscription.wants(message):
                     continue
                 state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
@@ -206,7 +206,7 @@ def _grant(
         content=content,
     )
     hub = sessions.hub
-    new = hub.subscribe_shared(name, subscription) if name else hub.subscribe(subscription)
+    new = hub.shares.subscribe(name, subscription) if name else hub.subscribe(subscription)
     state.subscriptions[request.filter] = subscription
     if hub.journal is not None and state.record is not None:
         kept = SubscriptionRecord(

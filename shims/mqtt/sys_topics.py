@@ -31,7 +31,7 @@ def values(sessions: Sessions, counters: FaceCounters, uptime: float) -> Iterato
     yield "publish/messages/dropped", counted.dropped_full + counted.dropped_large + counted.expired
     yield "retained messages/count", hub.retained.count
     yield "subscriptions/count", hub.subscriptions
-    yield "shared_subscriptions/count", hub.shared_groups
+    yield "shared_subscriptions/count", len(hub.shares.used())
 
 
 def publish(hub: PubSub, found: Iterator[tuple[str, str | int]]) -> None:
@@ -39,7 +39,7 @@ def publish(hub: PubSub, found: Iterator[tuple[str, str | int]]) -> None:
     for name, value in found:
         message = Message((PREFIX + name).encode(), str(value).encode(), retain=True)
         hub.retained.put(message)
-        targets = hub.look_up(
+        targets = hub.routes.look_up(
             message.topic
         )  # `targets` would cache it, and clients may publish to cached topics
         if targets.count:

@@ -68,7 +68,7 @@ class Bridge(Recorder):
         """Starts the bridge. Call it after sessions are restored and before clients connect."""
         self._topics = self._shared()
         self._turn.add_departures(self.recording)
-        self._hub.use_recorder(self)
+        self._hub.routes.use_recorder(self)
         for topic in self._topics:
             self._look_at(topic)
         self._cluster.definitions.listen(self._changed)
@@ -78,7 +78,7 @@ class Bridge(Recorder):
 
     async def close(self) -> None:
         self._cluster.definitions.listen(None)
-        self._hub.use_recorder(None)
+        self._hub.routes.use_recorder(None)
         self._turn.remove_departures(self.recording)
         self.recording.close()
         tasks = [feed.stop() for feeds in self._feeds.values() for feed in feeds]
@@ -103,7 +103,7 @@ class Bridge(Recorder):
         if new is not None:
             self._topics[name] = new
         if old is None or new is None or old.topic_id != new.topic_id:
-            self._hub.forget_recorded()
+            self._hub.routes.forget_all()
             self._end_feeds(name)
         self._look_at(name, new=True)
         if (
@@ -129,7 +129,7 @@ class Bridge(Recorder):
             if len(self._publishers) > _MOST_PUBLISHERS:
                 self._publishers.popitem(last=False)
         partition = crc32c(self._host + name + self.lane) % topic.partitions
-        record = record_of(message, self._host + name, int(self._hub.wall * 1000))
+        record = record_of(message, self._host + name, int(self._hub.clock.wall * 1000))
         if not self.recording.waiting:
             self._turn.ask()
         self.refusal = self.recording.add(topic, partition, record, message.qos > 0)
@@ -151,7 +151,7 @@ class Bridge(Recorder):
         """
         topic = self._topics.get(name)
         feeds = self._feeds.get(name, [])
-        if topic is None or not self._hub.direct_recorded(name).count:
+        if topic is None or not self._hub.routes.direct_recorded(name).count:
             self._end_feeds(name)
             return
         more = [self._feed(name, topic, index, new) for index in range(len(feeds), topic.partitions)]
@@ -182,7 +182,7 @@ class Bridge(Recorder):
         task.add_done_callback(self._tasks.discard)
 
     def _deliver(self, name: bytes, records: list[Record]) -> None:
-        self._hub.wall = self._clock()
+        self._hub.clock.wall = self._clock()
         for record in records:
             message, publisher = message_of(name, record)
             own = publisher.startswith(self._host) and self._publishers.get(publisher[len(self._host) :])

@@ -233,7 +233,7 @@ class Recording:
         if journal is None:
             return Batch(data, len(records), None)
         if self._record is None:
-            self._record = Creditor(self._hub.next_serial(), _NAME)
+            self._record = Creditor(self._hub.routes.next_serial(), _NAME)
             journal.begin(self._record)
         topic, partition = queue.place
         message = Message(_PREFIX + f"{topic}-{partition}".encode(), data, 1)
@@ -308,7 +308,7 @@ class Recording:
         batch = queue.batches[0]
         if error.fault is Fault.INVALID_TIMESTAMP and not batch.late:  # it has waited for longer than allowed
             queue.bytes -= len(batch.data)
-            batch.data, batch.late = _at(batch.data, int(self._hub.wall * 1000)), True
+            batch.data, batch.late = _at(batch.data, int(self._hub.clock.wall * 1000)), True
             queue.bytes += len(batch.data)
             self._loop.call_soon(self._pump, queue)
             return

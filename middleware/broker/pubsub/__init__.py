@@ -20,17 +20,18 @@ from .message import (
     RunScan,
     Subscriber,
     SubscriptionRecord,
+    Waiter,
     WillRecord,
     is_name,
     messages_in,
     run_of,
 )
-from .pubsub import PubSub, Recorder
-from .reach import NoReach, Reach, Undecided, Waiter
+from .pubsub import PubSub
+from .reach import NoReach, Reach, Undecided
 from .restore import open_journal
 from .settings import PubSubSettings
-from .shared import Elsewhere, SharedGroup
-from .subscriptions import Subscription, Target, Targets
+from .shared import Elsewhere, SharedGroup, SharedGroups
+from .subscriptions import Recorder, Routes, Subscription, Target, Targets
 
 __all__ = [
     "AGENTS",
@@ -47,10 +48,12 @@ __all__ = [
     "QueuePolicy",
     "Reach",
     "Recorder",
+    "Routes",
     "Run",
     "RunScan",
     "Creditor",
     "SharedGroup",
+    "SharedGroups",
     "Subscriber",
     "Subscription",
     "SubscriptionRecord",

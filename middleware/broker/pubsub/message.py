@@ -27,8 +27,7 @@ from treecast.middleware.wire.mqtt_publish import (
 if TYPE_CHECKING:
     from treecast.middleware.storage.block_log import BlockSegment
 
-    from .pubsub import PubSub
-    from .subscriptions import Target, Targets
+    from .subscriptions import Routes, Target, Targets
 
 NEVER = 0.0
 _ANY_SIZE: Final = 1 << 40
@@ -142,6 +141,15 @@ class Subscriber:
     def online(self) -> bool:
         """Whether it may be given messages of shared subscriptions: its client is connected."""
         return True
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Waiter:
+    """A waiter for other hosts, or for the ends of partitions."""
+
+    def confirmed(self) -> None:
+        """All have answered, or have timed out. Called once."""
+        raise NotImplementedError
 
 
 class PublishRun(Run):
@@ -348,12 +356,12 @@ class RunScan:
 class FeedScan(RunScan):
     """A search for runs in what another host has published."""
 
-    def __init__(self, hub: PubSub, format: int) -> None:
-        super().__init__(hub.fed_routes, format, _ANY_SIZE)
-        self._hub = hub
+    def __init__(self, routes: Routes, format: int) -> None:
+        super().__init__(routes.fed, format, _ANY_SIZE)
+        self._all = routes
 
     def find(self, topic: bytes) -> Targets | None:
-        return self._hub.direct(topic) if is_name(topic) else None
+        return self._all.direct(topic) if is_name(topic) else None
 
 
 def is_name(topic: bytes) -> bool:

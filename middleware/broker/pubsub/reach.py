@@ -8,23 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from mypy_extensions import mypyc_attr
-
 from treecast.middleware.model.wishes import Wish
 
-from .shared import SharedGroup
+from .message import Waiter
 
 if TYPE_CHECKING:
-    from .pubsub import PubSub
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Waiter:
-    """A waiter for other hosts, or for the ends of partitions."""
-
-    def confirmed(self) -> None:
-        """All have answered, or have timed out. Called once."""
-        raise NotImplementedError
+    from .shared import SharedGroup, SharedGroups
 
 
 class Reach(Protocol):
@@ -55,7 +44,7 @@ class Reach(Protocol):
 
     def grouped(self, group: SharedGroup) -> None:
         """This host has begun to know a shared subscription, which has to be rooted at one host
-        (`PubSub.root_shared`)."""
+        (`SharedGroups.root`)."""
 
     def members_changed(self, group: SharedGroup) -> None:
         """Clients of this host that are members have come, gone, connected or disconnected."""
@@ -67,8 +56,8 @@ class NoReach:
     host = 0
     buries = False
 
-    def __init__(self, hub: PubSub) -> None:
-        self._hub = hub
+    def __init__(self, shares: SharedGroups) -> None:
+        self._shares = shares
 
     def wanted(self, wish: Wish) -> None: ...
 
@@ -81,12 +70,12 @@ class NoReach:
         return True
 
     def begin(self) -> None:
-        for group in self._hub.groups():
-            self._hub.root_shared(group.name, group.filter)
-            self._hub.share_changed(group)
+        for group in self._shares.all():
+            self._shares.root(group.name, group.filter)
+            self._shares.changed(group)
 
     def grouped(self, group: SharedGroup) -> None:
-        self._hub.root_shared(group.name, group.filter)
+        self._shares.root(group.name, group.filter)
 
     def members_changed(self, group: SharedGroup) -> None: ...
 

@@ -14,10 +14,11 @@ _COUNT_BITS: Final = 16
 
 
 class Stamps:
-    """The clock of one host."""
+    """The clock of one host. `wall`: seconds since the Unix epoch, kept by the edge."""
 
     def __init__(self, host: int = 0) -> None:
         self.host = host
+        self.wall = 0.0
         self._last = 0
 
     def next(self, wall: float) -> int:

@@ -1,15 +1,22 @@
-"""Subscriptions, and the targets of a topic: each subscriber once, however many of its filters match."""
+"""Subscriptions, and the targets of a topic: each subscriber once, however many of its filters match.
+
+`Routes` keeps them by topic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
+from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.records import Record
-from treecast.middleware.model.wishes import ContentFilter
+from treecast.middleware.model.wishes import ContentFilter, Wish
 from treecast.middleware.wire.mqtt_headers import headers_of
 
-from .message import Message, Subscriber
+from .message import Message, Subscriber, Waiter
+from .trie import TopicTrie
 
 if TYPE_CHECKING:
     from .shared import SharedGroup
@@ -157,3 +164,151 @@ def record_of(message: Message) -> Record:
     """Returns what filters see of a message: payload and properties as those of a record."""
     headers = headers_of(message.properties) if message.properties else ()
     return Record(None, message.payload, headers)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Recorder(Subscriber):
+    """A subscriber that takes messages to recorded topics, in place of the topics' subscribers.
+
+    Those get each message once it has been recorded (`PubSub.feed`). `publisher`: the publisher of what it
+    takes. `lane`: the part of that publisher whose messages have to stay in order; b"" for all of it.
+    `refusal`: why the last message was not taken; None if it was. `PubSub.publish` resets it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.publisher: Subscriber | None = None
+        self.lane = b""
+        self.refusal: Fault | None = None
+
+    def records(self, topic: bytes) -> bool:
+        raise NotImplementedError
+
+    def wanted(self, wish: Wish, wanted: bool) -> None:
+        """This host has its first subscription that is this wish, or has lost its last."""
+
+    def known(self, waiter: Waiter) -> bool:
+        """Whether everything recorded from now on reaches its subscribers. If not, `waiter` is told when it
+        does."""
+        return True
+
+
+class Routes:
+    """The subscriptions by filter, and the targets of topics, kept until filters change. At most `limit`
+    topics are kept of each kind.
+
+    `known`: targets by topic; all topics in it are legal names. `fed`: the same for `direct`.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.known: dict[bytes, Targets] = {}
+        self.fed: dict[bytes, Targets] = {}
+        self.recorder: Recorder | None = None
+        self._recorded = Targets([], [])
+        self._recorded_known: dict[bytes, Targets] = {}  # as `known`, for `direct_recorded`
+        self._same: dict[tuple[int, ...], Targets] = {}
+        self._trie: TopicTrie[Subscription] = TopicTrie()
+        self._limit = limit
+        self._serial = 0
+
+    @property
+    def count(self) -> int:
+        """The number of subscriptions."""
+        return self._trie.count
+
+    def begin_serials(self, above: int) -> None:
+        """Makes serials start above `above`, the highest that durable sessions have."""
+        self._serial = max(self._serial, above)
+
+    def next_serial(self) -> int:
+        """Returns a serial for a new subscriber or a new shared group."""
+        self._serial += 1
+        return self._serial
+
+    def add(self, filter: bytes, serial: int, subscription: Subscription) -> Subscription | None:
+        """Adds the subscription of a subscriber, or of a shared group. Returns what it replaces."""
+        before = self._trie.add(filter, serial, subscription)
+        self.forget(filter)
+        return before
+
+    def remove(self, filter: bytes, serial: int) -> Subscription | None:
+        """Removes and returns a subscription."""
+        before = self._trie.remove(filter, serial)
+        if before is not None:
+            self.forget(filter)
+        return before
+
+    def targets(self, topic: bytes) -> Targets:
+        """Returns the targets of `topic`, cached until filters change. `topic` has to be a legal name."""
+        targets = self.known.get(topic)
+        if targets is not None:
+            return targets
+        targets = self.look_up(topic)
+        if len(self.known) >= self._limit:
+            self.known.clear()
+        self.known[topic] = targets
+        return targets
+
+    def look_up(self, topic: bytes) -> Targets:
+        """As `targets`, without caching."""
+        if self.recorder is not None and self.recorder.records(topic):
+            return self._recorded
+        return self._targets_of(self._trie.match(topic))
+
+    def _targets_of(self, found: Sequence[Subscription]) -> Targets:
+        """Returns the targets of `found`: the same object for the same subscriptions."""
+        key = tuple([id(subscription) for subscription in found])
+        targets = self._same.get(key)
+        if targets is None:
+            targets = merge(found)
+            self._same[key] = targets
+        return targets
+
+    def forget(self, filter: bytes) -> None:
+        """Forgets the targets of all topics that `filter` matches."""
+        if b"+" in filter or b"#" in filter:
+            self.forget_all()
+        else:
+            self.known.pop(filter, None)
+            self.fed.pop(filter, None)
+            self._recorded_known.pop(filter, None)
+        self._same.clear()
+
+    def use_recorder(self, recorder: Recorder | None) -> None:
+        """Sets the recorder. `forget_all` has to be called whenever the recorded topics change."""
+        self.recorder = recorder
+        target = None if recorder is None else Target(recorder, 2, True, (), None, False)
+        self._recorded = Targets([], []) if target is None else Targets([target], [])
+        self._recorded.apart = False
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Forgets the targets of all topics."""
+        self.known.clear()
+        self.fed.clear()
+        self._recorded_known.clear()
+
+    def direct(self, topic: bytes) -> Targets:
+        """Returns the targets on this host of what another host has published to `topic`. For each shared
+        subscription that host has chosen a host itself."""
+        targets = self.fed.get(topic)
+        if targets is None:
+            found = [one for one in self._trie.match(topic) if one.group is None]
+            targets = self._kept(self.fed, topic, found)
+        return targets
+
+    def direct_recorded(self, topic: bytes) -> Targets:
+        """Returns the targets on this host of what has been recorded: each host feeds the shared
+        subscriptions that are rooted there."""
+        targets = self._recorded_known.get(topic)
+        if targets is None:
+            found = [one for one in self._trie.match(topic) if one.group is None or one.group.rooted]
+            targets = self._kept(self._recorded_known, topic, found)
+        return targets
+
+    def _kept(self, routes: dict[bytes, Targets], topic: bytes, found: list[Subscription]) -> Targets:
+        targets = self._targets_of([one for one in found if not one.subscriber.foreign])
+        if len(routes) >= self._limit:
+            routes.clear()
+        routes[topic] = targets
+        return targets

@@ -55,7 +55,7 @@ class Owing:
         """Creates the record of a stream at its first promise."""
         hosts = ",".join(map(str, sorted(stream.members)))
         name = f"{_PREFIX}{self._run} {stream.number} {hosts}"
-        record = Creditor(self._hub.next_serial(), name)
+        record = Creditor(self._hub.routes.next_serial(), name)
         if self._hub.journal is not None:
             self._hub.journal.begin(record)
         return record

@@ -158,7 +158,7 @@ class Receiving:
 
     def take(self, stream: Received, deliveries: list[Delivery]) -> None:
         """Publishes deliveries. They are stored, and acknowledged, with the turn."""
-        self._hub.wall = self._clock()
+        self._hub.clock.wall = self._clock()
         self._taken[stream] = None
         self._turn.ask(self)
         for delivery in deliveries:

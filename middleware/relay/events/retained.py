@@ -114,7 +114,7 @@ class Retained:
     def _answer(self, host: int, request: RetainedRequest, body: memoryview) -> Reply:
         found: dict[bytes, Message] = {}
         for filter in request.filters:
-            for message in self._hub.retained.match_all(filter, self._hub.wall):
+            for message in self._hub.retained.match_all(filter, self._hub.clock.wall):
                 found[message.topic] = message
         return self._page(list(found.values())[request.skip :])
 

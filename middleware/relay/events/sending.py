@@ -252,7 +252,7 @@ class Sending:
         `old`: for messages sent again, the earlier stream, whose record continues to owe them.
         """
         stream, journal = batch.stream, self._hub.journal
-        now_ms = int(self._hub.wall * 1000)
+        now_ms = int(self._hub.clock.wall * 1000)
         lineage = old.lineage if old is not None else None
         expires = NEVER if batch.promised else self._fabric.now() + self._settings.fleeting
         after = [

@@ -191,13 +191,13 @@ class Shares:
     def begin(self) -> None:
         """Takes over the subscriptions of restored sessions. Those whose home is here, as far as is known,
         are served from now on."""
-        for group in self._hub.groups():
+        for group in self._hub.shares.all():
             self.grouped(group)
 
     def start(self) -> None:
         """Announces the members of restored sessions, and tells their homes."""
         self._methods.register(SHARE, self._joined)
-        for group in self._hub.groups():
+        for group in self._hub.shares.all():
             self.changed(group)
         self._timer = asyncio.get_running_loop().call_later(self._settings.share_forget, self._forget)
 
@@ -214,10 +214,10 @@ class Shares:
     def _forget(self) -> None:
         """Drops what has waited long for a subscription without members on any known host."""
         self._timer = asyncio.get_running_loop().call_later(self._settings.share_forget, self._forget)
-        idle = {group for group in self._hub.groups() if not group.listed}
+        idle = {group for group in self._hub.shares.all() if not group.listed}
         # Twice in a row: the host of the members may only be about to announce them.
         for group in idle & self._idle:
-            self._hub.share_changed(group)
+            self._hub.shares.changed(group)
         self._idle = idle - self._idle
 
     # --- waiting
@@ -276,16 +276,16 @@ class Shares:
         host, key, topic = read_envelope(message.topic)
         if host not in (0, self._host):
             return  # the stream goes to more hosts than the one that is meant
-        self._hub.hand_to_shared(*key, _opened(message, topic))
+        self._hub.shares.hand_to(*key, _opened(message, topic))
 
     def _pump(self, key: Key) -> None:
-        group = self._hub.group(*key)
+        group = self._hub.shares.get(*key)
         if group is not None:
-            self._hub.pump_shared(group)
+            self._hub.shares.pump(group)
 
     def _pump_all(self) -> None:
-        for group in self._hub.groups():
-            self._hub.pump_shared(group)
+        for group in self._hub.shares.all():
+            self._hub.shares.pump(group)
 
     # --- members here
 
@@ -293,11 +293,11 @@ class Shares:
         """Implements `pubsub.Reach`: finds out who serves a new group."""
         key = (group.name, group.filter)
         if _is_local(key):
-            self._hub.root_shared(*key)
+            self._hub.shares.root(*key)
             return
         group.elsewhere = Beyond(self, key)
         if key in self._here or self._homes.known(_id(key)) == self._host:
-            self._hub.root_shared(*key)
+            self._hub.shares.root(*key)
 
     def changed(self, group: SharedGroup) -> None:
         """Announces and tells the home a change of the local members of a group."""
@@ -314,7 +314,7 @@ class Shares:
 
     def _counts(self, key: Key) -> tuple[int, int]:
         """Returns (members here, how many of them are not connected)."""
-        group = self._hub.group(*key)
+        group = self._hub.shares.get(*key)
         return (group.local, group.local - group.online) if group is not None else (0, 0)
 
     def _tend(self, key: Key) -> None:
@@ -374,21 +374,21 @@ class Shares:
         """Serves the members here while the coordinator is away. What is published elsewhere is not affected:
         the host that it is published at still chooses one host."""
         if error.fault is Fault.COORDINATOR_UNAVAILABLE and share.home == 0:
-            self._hub.root_shared(*key)
+            self._hub.shares.root(*key)
             self._counters.shares_alone += 1
         self._settle(share)
 
     def _serve(self, key: Key) -> None:
         """Acts as the home from now on."""
         self._here.add(key)
-        self._hub.root_shared(*key)
+        self._hub.shares.root(*key)
 
     def _give_up(self, key: Key) -> None:
         """Stops acting as the home: drops other hosts' members."""
         self._here.discard(key)
         for place in [place for place in self._members if place[0] == key]:
             self._set_members(place, 0)
-        self._hub.unroot_shared(*key)
+        self._hub.shares.unroot(*key)
 
     # --- members of other hosts
 
@@ -401,8 +401,8 @@ class Shares:
             hosts.pop(host, None)
         if not hosts:
             del self._announced[key]
-        self._hub.share_known(*key)
-        if self._hub.group(*key) is None:
+        self._hub.shares.known(*key)
+        if self._hub.shares.get(*key) is None:
             self._here.discard(key)
 
     def _joined(self, host: int, request: ShareRequest, body: memoryview) -> tuple[Nothing, Buffer]:
@@ -428,12 +428,12 @@ class Shares:
         key, host = place
         members = self._members.setdefault(place, [])
         while len(members) < wanted:
-            member = RemoteMember(self._hub.next_serial(), host, self, key)
+            member = RemoteMember(self._hub.routes.next_serial(), host, self, key)
             subscription = Subscription(member, key[1], _QOS, False, True)
             members.append(subscription)
-            self._hub.subscribe_shared(key[0], subscription)
+            self._hub.shares.subscribe(key[0], subscription)
         while len(members) > wanted:
-            self._hub.unsubscribe_shared(key[0], members.pop().subscriber, key[1])
+            self._hub.shares.unsubscribe(key[0], members.pop().subscriber, key[1])
         if not members:
             del self._members[place]
 
@@ -461,7 +461,7 @@ class Shares:
             if message.qos == 1 and message.topic.startswith(_ADDRESSED):
                 meant, key, topic = read_envelope(message.topic)
                 if meant == host:
-                    self._hub.hand_to_shared(*key, _opened(message, topic))
+                    self._hub.shares.hand_to(*key, _opened(message, topic))
 
     def moved(self, id: str, host: int) -> None:
         """Applies the coordinator's notice of a home's host."""

@@ -93,7 +93,7 @@ class Wishes:
     def _changed(self, host: int, added: Iterable[Pattern], removed: Iterable[Pattern]) -> None:
         remote = self._remotes.get(host)
         if remote is None:
-            remote = self._remotes[host] = RemoteHost(self._hub.next_serial(), host, self._outbox)
+            remote = self._remotes[host] = RemoteHost(self._hub.routes.next_serial(), host, self._outbox)
         for pattern in added:  # first, so that what a host has added takes the place of what it removed
             self._apply(remote, pattern, True)
         for pattern in removed:

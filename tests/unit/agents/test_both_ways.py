@@ -100,7 +100,7 @@ class Agent:
         self.hub.feed_run(run, None)
 
     def wants(self, key: bytes) -> Foreign:
-        other = Foreign(self.hub.next_serial())
+        other = Foreign(self.hub.routes.next_serial())
         self.hub.subscribe(Subscription(other, topic_of("/", b"e", TOPIC, key), 2))
         return other
 

@@ -36,7 +36,7 @@ VERSIONS = pytest.mark.parametrize("version", [V5, V311])
 
 class Taker(Subscriber):
     def __init__(self, hub: PubSub, filter: bytes) -> None:
-        super().__init__(hub.next_serial())
+        super().__init__(hub.routes.next_serial())
         self.got: list[tuple[bytes, bytes, int, bool]] = []
         hub.subscribe(Subscription(self, filter, 2, False, True))
 
@@ -115,7 +115,7 @@ def test_messages_cross_both_ways_however_the_bytes_are_cut(
     assert state is not None
     for number, (qos, retain, payload) in enumerate(messages):
         hub, topic = joined.far_hub, b"to/%d" % number
-        hub.publish(Message(topic, payload, qos, retain), hub.targets(topic), None)
+        hub.publish(Message(topic, payload, qos, retain), hub.routes.targets(topic), None)
         state.hand_over(Message(b"from/%d" % number, payload, qos, retain), qos, retain, ())
     joined.run()
     expected = [(payload, qos, retain) for qos, retain, payload in messages]
@@ -135,7 +135,7 @@ def test_what_is_held_gets_no_acknowledgement_and_comes_in_order_later(version: 
     joined.near.hold(True, 0.0)
     for number in range(5):
         joined.far_hub.publish(
-            Message(b"to/x", b"%d" % number, number % 2), joined.far_hub.targets(b"to/x"), None
+            Message(b"to/x", b"%d" % number, number % 2), joined.far_hub.routes.targets(b"to/x"), None
         )
     joined.run()
     assert joined.taken.got == []

@@ -23,7 +23,7 @@ from treecast.shims.amqp.bridge import TopicBridge, topic_of, wish_of
 
 class Listener(Subscriber):
     def __init__(self, hub: PubSub, filter: bytes) -> None:
-        super().__init__(hub.next_serial())
+        super().__init__(hub.routes.next_serial())
         self.got: list[Message] = []
         hub.subscribe(Subscription(self, filter, qos=2))
 
@@ -43,7 +43,7 @@ def bridge(host: MemoryHost, hub: PubSub) -> TopicBridge:
 
 def publish(hub: PubSub, topic: bytes, payload: bytes = b"x", **options: object) -> None:
     message = Message(topic, payload, **options)  # type: ignore[arg-type]
-    hub.publish(message, hub.targets(topic), None)
+    hub.publish(message, hub.routes.targets(topic), None)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_expiry_goes_on_in_the_queue(host: MemoryHost, hub: PubSub, bridge: T
     client = host.client()
     client.declare("q")
     client.bind("amq.topic", "q", "#")
-    publish(hub, b"a/b", expires_at=hub.wall + 5)
+    publish(hub, b"a/b", expires_at=hub.clock.wall + 5)
     host.wait(4.9)
     assert client.count() == 1
     host.wait(0.2)
@@ -174,7 +174,7 @@ def test_what_cannot_be_recorded_is_not_confirmed(
     host: MemoryHost, hub: PubSub, bridge: TopicBridge, mode: int
 ) -> None:
     recorder = Topics(b"a/b")
-    hub.use_recorder(recorder)
+    hub.routes.use_recorder(recorder)
     client = host.client()
     client.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
     client.publish("a.b", b"1", b"too large", b"2", b"3", exchange="amq.topic", delivery_mode=mode)
@@ -186,7 +186,7 @@ def test_what_cannot_be_recorded_is_not_confirmed(
 def test_a_transaction_says_what_cannot_be_recorded(
     host: MemoryHost, hub: PubSub, bridge: TopicBridge
 ) -> None:
-    hub.use_recorder(Topics(b"a/b"))
+    hub.routes.use_recorder(Topics(b"a/b"))
     client = host.client()
     client.ask(commands.Tx.Select(), commands.Tx.SelectOk)
     client.publish("a.b", b"too large", exchange="amq.topic")
@@ -199,7 +199,7 @@ def test_each_of_several_keys_goes_its_own_way_once(
 ) -> None:
     """By the key of a recorded topic, queues get a message when it is recorded; by other keys at once."""
     recorder = Topics(b"a/b", b"a/c")
-    hub.use_recorder(recorder)
+    hub.routes.use_recorder(recorder)
     client = host.client()
     for key in ("a.b", "a.c", "a.d"):
         client.declare(key)
@@ -219,7 +219,7 @@ def test_what_a_message_would_reach(host: MemoryHost, hub: PubSub, bridge: Topic
         return [queue.name for queue in host.vhost.queues_for(run)], bridge.topics(run)
 
     assert reached(b"a.b", b"a.c", b"a+b") == ([b"q"], [b"a/b", b"a/c"])
-    hub.use_recorder(Topics(b"a/b"))
+    hub.routes.use_recorder(Topics(b"a/b"))
     assert reached(b"a.b") == ([], [b"a/b"])  # the queue gets it when it is recorded
     assert reached(b"a.b", b"a.c") == ([b"q"], [b"a/b", b"a/c"])
     assert [queue.name for queue in host.vhost.queues_for(Run(b"", b"q", b"", 1, 0))] == [b"q"]
@@ -228,7 +228,7 @@ def test_what_a_message_would_reach(host: MemoryHost, hub: PubSub, bridge: Topic
 
 def test_channels_are_lanes(host: MemoryHost, hub: PubSub, bridge: TopicBridge) -> None:
     recorder = Topics(b"a/b")
-    hub.use_recorder(recorder)
+    hub.routes.use_recorder(recorder)
     for client in (host.client(1, 2), host.client(1)):
         client.publish("a.b", b"1", exchange="amq.topic")
         client.publish("a.b", b"2", exchange="amq.topic", channel=1)

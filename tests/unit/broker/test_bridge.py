@@ -23,7 +23,7 @@ async def test_a_change_of_one_topic_looks_at_no_other(
     await broker.start()
     definitions = broker.cluster.definitions
     hub: Any = MagicMock()
-    hub.direct.return_value = SimpleNamespace(count=0)
+    hub.routes.direct.return_value = SimpleNamespace(count=0)
     bridge = Bridge(hub, MagicMock(), broker.cluster, BridgeCounters(), lambda: 0.0)
     bridge.recording = MagicMock(identified=True, start=AsyncMock(), identify=AsyncMock())
     await definitions.create_topic(NewTopic("early"))

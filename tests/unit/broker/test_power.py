@@ -135,7 +135,7 @@ async def test_what_a_killed_daemon_left_unforced_is_forced_by_the_next(lossy: L
     await stored(house, lambda: hub.retain(Message(b"a", b"x", 1, retain=True)))
     parts: Any = house.broker._parts
     parts.pubsub.turn.remove_store(parts.pubsub.journal)
-    parts.pubsub.hub.journal = None  # so that it is left as it is
+    parts.pubsub.hub.use_journal(None)  # so that it is left as it is
     parts.pubsub._timer.cancel()
     await house.kill()
     await lossy.wait()

@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 class Reader(Subscriber):
     def __init__(self, broker: Broker, filter: bytes) -> None:
-        super().__init__(broker.pubsub.hub.next_serial())
+        super().__init__(broker.pubsub.hub.routes.next_serial())
         self.got: list[bytes] = []
         broker.pubsub.hub.subscribe(Subscription(self, filter, 1))
 
@@ -73,7 +73,7 @@ def publish(broker: Broker, topic: bytes, payload: bytes, *, retain: bool = Fals
     message = Message(topic, payload, 1, retain)
     if retain:
         hub.retain(message)
-    hub.publish(message, hub.targets(topic), None)
+    hub.publish(message, hub.routes.targets(topic), None)
     broker.pubsub.turn.ask()
 
 
@@ -81,7 +81,7 @@ async def test_a_topic_that_kafka_has_is_one_without_a_face(broker: Broker) -> N
     await broker.cluster.definitions.create_topic(NewTopic("a.b", 1))
     await broker.begin_events()
     reader = Reader(broker, b"a/+")
-    recorder = broker.pubsub.hub.recorder
+    recorder = broker.pubsub.hub.routes.recorder
     assert recorder is not None
     await until(lambda: recorder.known(Known()))  # SUBACK waits for this
     partition = broker.cluster.partition("a.b", 0)

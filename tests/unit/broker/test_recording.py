@@ -118,7 +118,7 @@ async def test_what_waited_for_longer_than_the_topic_allows_is_recorded_with_a_l
     await world.begin(message_timestamp_before_max_ms="60000")
     assert world.record(1)
     world.time += 3600
-    world.broker.pubsub.hub.wall = world.time
+    world.broker.pubsub.hub.clock.wall = world.time
     await holds(lambda: len(world.recorded()) == 1)
     assert world.recorded()[0].timestamp == int(world.time * 1000)
     assert world.record(2)

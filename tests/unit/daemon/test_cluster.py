@@ -236,7 +236,7 @@ async def test_a_transaction_over_all_partitions_is_decided_once(cluster: Cluste
 
 class Reader(Subscriber):
     def __init__(self, broker: Broker) -> None:
-        super().__init__(broker.pubsub.hub.next_serial())
+        super().__init__(broker.pubsub.hub.routes.next_serial())
         self.got: list[bytes] = []
 
     def take(self, message: Message, target: Target) -> None:
@@ -262,7 +262,7 @@ def publish(broker: Broker, topic: bytes, payload: bytes, *, retain: bool = Fals
     hub, message = broker.pubsub.hub, Message(topic, payload, 1, retain)
     if retain:
         hub.retain(message)
-    hub.publish(message, hub.targets(topic), None)
+    hub.publish(message, hub.routes.targets(topic), None)
 
 
 async def test_a_subscription_is_confirmed_and_gets_what_is_published_then(broker: Broker) -> None:
@@ -282,10 +282,10 @@ async def test_what_is_retained_is_collected(broker: Broker) -> None:
     hub, events = broker.pubsub.hub, broker.cluster.events
     publish(broker, b"a/b", b"x", retain=True)
     await confirmed(lambda waiter: events.collect([b"a/+"], waiter))
-    (kept,) = hub.retained.match(b"a/+", hub.wall)
+    (kept,) = hub.retained.match(b"a/+", hub.clock.wall)
     assert (kept.payload, kept.stamp & 0xFFFFFFFF) == (b"x", events.host)
     publish(broker, b"a/b", b"", retain=True)
-    assert hub.retained.match(b"a/+", hub.wall) == []
+    assert hub.retained.match(b"a/+", hub.clock.wall) == []
     assert hub.retained.tombstones == events.buries
 
 
@@ -293,12 +293,12 @@ async def test_of_a_shared_subscription_each_message_goes_to_one_member(broker: 
     hub, events = broker.pubsub.hub, broker.cluster.events
     readers = [Reader(broker) for _ in range(2)]
     for reader in readers:
-        hub.subscribe_shared(b"g", Subscription(reader, b"s", 1))
+        hub.shares.subscribe(b"g", Subscription(reader, b"s", 1))
     await confirmed(events.known)
     for number in range(10):
         publish(broker, b"s", b"%d" % number)
     await until(lambda: sum(len(reader.got) for reader in readers) == 10)
     assert all(reader.got for reader in readers)
     for reader in readers:
-        assert hub.unsubscribe_shared(b"g", reader, b"s")
+        assert hub.shares.unsubscribe(b"g", reader, b"s")
     assert [wish.filter for wish in hub.wishes] == []

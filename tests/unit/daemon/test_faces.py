@@ -38,7 +38,7 @@ class EchoFace(Face):
         return [OpenListener("echo", f"127.0.0.1:{port}", None)]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._hub.look_up(TopicName.from_mqtt("echo").to_mqtt().encode())
+        self._hub.routes.look_up(TopicName.from_mqtt("echo").to_mqtt().encode())
         writer.write(await reader.readline())
         await writer.drain()
         writer.close()

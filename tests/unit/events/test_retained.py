@@ -27,7 +27,7 @@ def retain(host: TestHost, topic: str, payload: bytes) -> None:
     """Stores and publishes the message, as the face does."""
     message = Message(topic.encode(), payload, 1, True)
     host.hub.retain(message)
-    host.hub.publish(message, host.hub.targets(message.topic), None)
+    host.hub.publish(message, host.hub.routes.targets(message.topic), None)
 
 
 async def retained(host: TestHost, filter: str) -> dict[str, bytes]:
@@ -35,7 +35,7 @@ async def retained(host: TestHost, filter: str) -> dict[str, bytes]:
     waiter = Collected()
     if not host.hub.reach.collect([filter.encode()], waiter):
         await waiter.done
-    found = host.hub.retained.match(filter.encode(), host.hub.wall)
+    found = host.hub.retained.match(filter.encode(), host.hub.clock.wall)
     assert len({message.topic for message in found}) == len(found)
     return {message.topic.decode(): message.payload for message in found}
 
@@ -51,7 +51,7 @@ async def test_who_subscribes_gets_what_any_host_has_retained(world: World) -> N
 
 async def test_the_latest_of_a_topic_wins_wherever_it_was_published(world: World) -> None:
     a, b, c = await world.start(1, 2, 3)
-    b.hub.wall = a.hub.wall - 3600  # its clock is an hour slow
+    b.hub.clock.wall = a.hub.clock.wall - 3600  # its clock is an hour slow
     retain(a, "t", b"1")
     assert await retained(b, "t") == {"t": b"1"}
     retain(b, "t", b"2")  # b has seen the first one
@@ -71,7 +71,7 @@ async def test_what_is_emptied_does_not_come_back(world: World) -> None:
     assert await retained(a, "t") == {}
     (b,) = await world.start(2)
     assert b.hub.retained.tombstones == 1
-    b.hub.wall += 8 * 24 * 3600
+    b.hub.clock.wall += 8 * 24 * 3600
     b.hub.sweep()
     assert b.hub.retained.tombstones == 0
     assert b.hub.counters.expired == 0

@@ -412,7 +412,7 @@ async def test_the_journal_has_a_run_once_and_sessions_that_last_refer_to_it(wor
     a, b = await world.start(1, 2)
     await b.client().subscribe("t")
     world.kill(2)
-    journal, record = a.journal, Creditor(a.hub.next_serial(), "lasting")
+    journal, record = a.journal, Creditor(a.hub.routes.next_serial(), "lasting")
     journal.begin(record)
     await Lasting(a).subscribe("t")
     assert journal.flush()

@@ -22,7 +22,7 @@ def with_members(host: TestHost) -> list[int]:
 
 
 def rooted(host: TestHost) -> bool:
-    group = host.hub.group(b"g", b"t/#")
+    group = host.hub.shares.get(b"g", b"t/#")
     return group is not None and group.rooted
 
 
@@ -66,7 +66,7 @@ async def test_members_come_and_go(world: World) -> None:
     assert len(goes.got) == before
     assert numbers(stays, goes) == list(range(40))
     stays.leave("g", "t/#")
-    await until(lambda: all(host.hub.shared() == [] for host in hosts))
+    await until(lambda: all(host.hub.shares.used() == [] for host in hosts))
     await until(lambda: all(host.publish("t/x", b"99") == 0 for host in hosts))
 
 
@@ -89,7 +89,7 @@ async def test_a_home_that_comes_back_hears_of_its_members_again(world: World) -
     world.kill(1)
     (a,) = await world.start(1)
     await until(lambda: with_members(c) == [2])
-    await until(a.hub.shared)
+    await until(a.hub.shares.used)
     publish([b, c], 10)
     await until(lambda: len(at_b.got) >= 10)
     assert numbers(at_b)[-10:] == list(range(10))

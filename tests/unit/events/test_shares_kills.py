@@ -131,7 +131,7 @@ async def test_what_nobody_can_be_given_waits_for_the_first_that_returns(site: S
     second.drop()
     await site.settled()
     site.publish(2, 10)
-    await until(lambda: a.hub.groups()[0].waiting == 10)
+    await until(lambda: a.hub.shares.all()[0].waiting == 10)
     site.kill(1)
     site.kill(2)
     await site.start(2)

@@ -68,7 +68,7 @@ class Client(Subscriber):
     """A subscriber that keeps the messages that it gets."""
 
     def __init__(self, host: TestHost) -> None:
-        super().__init__(host.hub.next_serial())
+        super().__init__(host.hub.routes.next_serial())
         self.host = host
         self.got: list[tuple[str, bytes, int]] = []
         self.messages: list[Message] = []
@@ -92,11 +92,11 @@ class Client(Subscriber):
 
     async def share(self, name: str, filter: str) -> None:
         """Does the same as a member of a shared subscription."""
-        self.host.hub.subscribe_shared(name.encode(), Subscription(self, filter.encode(), 2))
+        self.host.hub.shares.subscribe(name.encode(), Subscription(self, filter.encode(), 2))
         await self.subscribe()
 
     def leave(self, name: str, filter: str) -> None:
-        assert self.host.hub.unsubscribe_shared(name.encode(), self, filter.encode())
+        assert self.host.hub.shares.unsubscribe(name.encode(), self, filter.encode())
 
     def unsubscribe(self, filter: str) -> None:
         assert self.host.hub.unsubscribe(self, filter.encode())
@@ -131,8 +131,9 @@ class TestHost:
             self.hub.retained,
             syncs=world.fsync is not FsyncPolicy.NEVER,
         )
-        self.hub.journal = self.journal = journal
-        self.hub.begin_serials(highest)
+        self.journal = journal
+        self.hub.use_journal(journal)
+        self.hub.routes.begin_serials(highest)
         self.turn = Turn(world.fsync, LoopEdge(asyncio.get_running_loop()))
         self.turn.add_store(journal)
         self.tables = Tables(world.root / f"tables-{number}.sqlite", FsyncPolicy.NEVER)
@@ -169,12 +170,12 @@ class TestHost:
             self.methods,
             self.fabric,
             self.counters,
-            lambda: self.hub.wall,
+            lambda: self.hub.clock.wall,
             HomesOf(self.world, self.number),
             self.world.settings,
             self.tables,
         )
-        self.hub.wall = 1_700_000_000.0
+        self.hub.clock.wall = 1_700_000_000.0
         self.events.begin()
         self.hub.use_reach(self.events)
         self.events.start(self.ups, self.world.cluster)
@@ -216,7 +217,7 @@ class TestHost:
     def publish(self, topic: str, payload: bytes, qos: int = 0, **more: Any) -> int:
         """Returns how many subscribers took the message."""
         message = Message(topic.encode(), payload, qos, **more)
-        return self.hub.publish(message, self.hub.targets(message.topic), None)
+        return self.hub.publish(message, self.hub.routes.targets(message.topic), None)
 
     @property
     def streams(self) -> list[Any]:

@@ -197,13 +197,13 @@ class MemoryHost:
 
     def _open(self) -> None:
         self.hub = PubSub(self.hub_settings, self.counters)
-        self.hub.wall = 1_700_000_000.0 + self.now
+        self.hub.clock.wall = 1_700_000_000.0 + self.now
         if self.data is not None:
             journal, highest = open_journal(
                 str(self.data), Disk(), self.hub_settings, self.counters, self.hub.retained, syncs=False
             )
-            self.hub.journal = journal
-            self.hub.begin_serials(highest)
+            self.hub.use_journal(journal)
+            self.hub.routes.begin_serials(highest)
         self.sessions = Sessions(self.hub, self.settings, random.Random(7))
         self.outputs = Outputs(lambda: None)
         self.counting = MqttCounting()
@@ -246,7 +246,7 @@ class MemoryHost:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.hub.wall += seconds
+        self.hub.clock.wall += seconds
         self._tick()
         self.end_turn()
 

@@ -18,7 +18,7 @@ TOO_LARGE = b"x" * LARGE
 @pytest.fixture
 def topics(durable: MemoryHost) -> Topics:
     found = Topics(TOPIC)
-    durable.hub.use_recorder(found)
+    durable.hub.routes.use_recorder(found)
     return found
 
 
@@ -53,7 +53,7 @@ def test_version_5_is_told_why(
     assert answer.properties.reason_string
     topics.fault = None
     durable.crash()  # the journal has given the id back, too
-    durable.hub.use_recorder(topics)
+    durable.hub.routes.use_recorder(topics)
     client = lasting(durable, V5)
     send(client, b"2", qos, 9)
     client >> Ack(kind, 9)
@@ -108,7 +108,7 @@ def test_version_311_repeats_what_may_be_taken_later(durable: MemoryHost, topics
     client.drop()
     topics.fault = None
     durable.crash()
-    durable.hub.use_recorder(topics)
+    durable.hub.routes.use_recorder(topics)
     client = lasting(durable, V311)
     send(client, b"2", qos, 9, again=True)
     client >> Ack(kind, 9)

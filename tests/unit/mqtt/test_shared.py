@@ -56,7 +56,7 @@ def unsubscribe(client: Client) -> None:
 
 
 def waits(host: MemoryHost) -> int:
-    return sum(group.waiting for group in host.hub.groups())
+    return sum(group.waiting for group in host.hub.shares.all())
 
 
 ENDS: dict[str, Callable[[MemoryHost, Client], object]] = {
@@ -132,7 +132,7 @@ def test_the_only_member_keeps_what_waits_for_it_when_it_unsubscribes(host: Memo
     unsubscribe(alone)
     assert read(alone) == list(range(10))
     alone.leave()
-    assert host.hub.groups() == []
+    assert host.hub.shares.all() == []
 
 
 def test_messages_for_nobody_wait_in_the_journal_for_the_first_member_that_returns(host: MemoryHost) -> None:
@@ -162,7 +162,7 @@ def test_messages_that_wait_are_dropped_with_the_last_session(host: MemoryHost) 
     member(host, "a", lasting=True).drop()
     publish(host, 5, 1)
     host.pass_time(101)
-    assert (host.hub.groups(), host.counters.shares_gone) == ([], 5)
+    assert (host.hub.shares.all(), host.counters.shares_gone) == ([], 5)
     host.crash()
     assert read(member(host, "a", lasting=True)) == []
 

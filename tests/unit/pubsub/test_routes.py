@@ -49,7 +49,7 @@ def test_with_and_without_remembered_routes_the_same_is_delivered(
     done: list[tuple[str, int, bytes, bytes]], cache: int
 ) -> None:
     found = hub(route_cache=cache)
-    subscribers = [Recorder(found.next_serial()) for _ in range(3)]
+    subscribers = [Recorder(found.routes.next_serial()) for _ in range(3)]
     held: set[tuple[int, bytes]] = set()
     for what, who, filter, topic in done:
         if what == "s":
@@ -61,7 +61,7 @@ def test_with_and_without_remembered_routes_the_same_is_delivered(
             held.discard((who, filter))
         else:
             before = [len(one.got) for one in subscribers]
-            found.publish(Message(topic, b"", 2), found.targets(topic), None)
+            found.publish(Message(topic, b"", 2), found.routes.targets(topic), None)
             for number, subscriber in enumerate(subscribers):
                 wants = any(matches(f, topic) for w, f in held if w == number)
                 assert subscriber.got[before[number] :] == ([(topic, number)] if wants else [])
@@ -71,11 +71,11 @@ def test_with_and_without_remembered_routes_the_same_is_delivered(
 def test_topics_with_the_same_subscriptions_have_the_same_targets() -> None:
     found = hub()
     found.subscribe(Subscription(Recorder(1), b"#"))
-    assert found.targets(b"a") is found.targets(b"b/c")
+    assert found.routes.targets(b"a") is found.routes.targets(b"b/c")
     found.subscribe(Subscription(Recorder(2), b"a"))
-    assert found.targets(b"a") is not found.targets(b"b/c")
-    assert found.targets(b"b/c").count == 1
-    assert found.targets(b"a").count == 2
+    assert found.routes.targets(b"a") is not found.routes.targets(b"b/c")
+    assert found.routes.targets(b"b/c").count == 1
+    assert found.routes.targets(b"a").count == 2
 
 
 class Told:
@@ -111,7 +111,7 @@ class Told:
 def test_what_is_beyond_the_host_is_told_of_the_first_and_the_last_of_a_filter() -> None:
     found, beyond = hub(), Told()
     found.use_reach(beyond)
-    one, two = Recorder(found.next_serial()), Recorder(found.next_serial())
+    one, two = Recorder(found.routes.next_serial()), Recorder(found.routes.next_serial())
     found.subscribe(Subscription(one, b"a/#"))
     found.subscribe(Subscription(two, b"a/#"))
     found.unsubscribe(one, b"a/#")
@@ -122,21 +122,21 @@ def test_what_is_beyond_the_host_is_told_of_the_first_and_the_last_of_a_filter()
 
 def test_shared_subscriptions_are_rooted_where_what_is_beyond_the_host_says_so() -> None:
     found, beyond = hub(), Told()
-    one = Recorder(found.next_serial())
-    found.subscribe_shared(b"g", Subscription(one, b"s"))
-    assert found.direct_recorded(b"s").count == 1  # a host alone is the home of all
-    found.unsubscribe_shared(b"g", one, b"s")
-    assert found.direct_recorded(b"s").count == 0
+    one = Recorder(found.routes.next_serial())
+    found.shares.subscribe(b"g", Subscription(one, b"s"))
+    assert found.routes.direct_recorded(b"s").count == 1  # a host alone is the home of all
+    found.shares.unsubscribe(b"g", one, b"s")
+    assert found.routes.direct_recorded(b"s").count == 0
     found.use_reach(beyond)
-    found.subscribe_shared(b"g", Subscription(one, b"s"))
+    found.shares.subscribe(b"g", Subscription(one, b"s"))
     assert (found.wishes, beyond.told) == ([], [("grouped", b"s"), ("members", b"s")])
-    assert (found.targets(b"s").count, found.direct_recorded(b"s").count) == (1, 0)
-    found.root_shared(b"g", b"s")
-    assert found.direct_recorded(b"s").count == 1
-    assert found.direct(b"s").count == 0  # another host that publishes chooses the receiver itself
-    found.unsubscribe_shared(b"g", one, b"s")
+    assert (found.routes.targets(b"s").count, found.routes.direct_recorded(b"s").count) == (1, 0)
+    found.shares.root(b"g", b"s")
+    assert found.routes.direct_recorded(b"s").count == 1
+    assert found.routes.direct(b"s").count == 0  # another host that publishes chooses the receiver itself
+    found.shares.unsubscribe(b"g", one, b"s")
     assert beyond.told[2:] == [("members", b"s")]
-    assert found.groups() == []
+    assert found.shares.all() == []
 
 
 def test_a_topic_that_is_emptied_is_buried_where_other_hosts_may_have_it() -> None:

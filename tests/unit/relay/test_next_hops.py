@@ -56,7 +56,7 @@ async def test_messages_to_hosts(tmp_path: Any) -> None:
         ways = NextHops(distribution, a.fabric, a.methods, unused, lambda host: "")
 
         def found() -> list[NextHop]:
-            return ways.of_targets(a.hub.targets(b"t"))
+            return ways.of_targets(a.hub.routes.targets(b"t"))
 
         await b.client().subscribe("t")
         assert a.events is not None
