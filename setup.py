@@ -76,6 +76,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/pubsub/stamps.py",
     "middleware/broker/pubsub/reach.py",
     "middleware/broker/pubsub/journal_codec.py",
+    "middleware/broker/pubsub/journal_segments.py",
     "middleware/broker/pubsub/journal.py",
     "middleware/broker/pubsub/restore.py",
     "middleware/broker/pubsub/pubsub.py",

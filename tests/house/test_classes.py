@@ -10,7 +10,6 @@ MOST = 45  # methods of a class, with those of its bases
 
 # Classes that are larger, by their size: a class that shrinks gets its new number, or leaves the list.
 LARGER = {
-    "middleware/broker/pubsub/journal.py Journal": 49,
     "middleware/control/replicas/controller.py ReplicaController": 46,
     "middleware/fabric/channel/channels.py Channels": 46,
     "middleware/storage/log.py PartitionLog": 56,
@@ -18,6 +17,7 @@ LARGER = {
 
 # Circles of files: the number of their files, by one of them.
 CIRCLES = {
+    "middleware/broker/pubsub/journal.py": 8,
     "middleware/broker/queues/elsewhere.py": 5,
     "middleware/dataplane/p4/ast/expressions.py": 2,
     "middleware/dataplane/p4/check/scope.py": 2,

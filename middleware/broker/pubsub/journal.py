@@ -37,6 +37,7 @@ from .journal_codec import (
     put_subscribed,
     put_will,
 )
+from .journal_segments import Needed
 from .message import Creditor, Message, Owed, PromisedRun, SubscriptionRecord, WillRecord
 from .retained import RetainedStore
 
@@ -64,7 +65,7 @@ class Journal:
         self.passed: dict[tuple[int, int, int], int] = {}
         self.failing = False
         self.error = ""
-        self._log = log
+        self.log = log
         self._segment = log.segments[-1] if log.segments else BlockSegment(0, 0)
         self._counters = counters
         self._retained = retained
@@ -92,16 +93,12 @@ class Journal:
     @property
     def rolled(self) -> bool:
         """Whether full segments are not forced to the disk yet."""
-        return self._log.rolled
+        return self.log.rolled
 
     @property
     def size(self) -> int:
         """The size on disk in bytes."""
-        return self._log.size
-
-    @property
-    def segments(self) -> int:
-        return len(self._log.segments)
+        return self.log.size
 
     # --- messages
 
@@ -356,7 +353,7 @@ class Journal:
         if len(out) == 0 and not self._before:
             return True
         try:
-            self._log.append(*self._before, out.getvalue())
+            self.log.append(*self._before, out.getvalue())
         except TreecastError as error:
             self._refused(error)
             return False
@@ -380,15 +377,22 @@ class Journal:
     def _roll(self) -> None:
         """Begins a new segment with the state of all sessions, and drops segments no longer needed."""
         try:
-            self._segment = self._log.roll()
+            self._segment = self.log.roll()
             self._write_states()
-            if len(self._log.segments) > _KEEP and self._held_by_little():
-                self._move_oldest()
+            if len(self.log.segments) > _KEEP:
+                self._relieve(self.log.segments[0])
             if not self._syncs:
                 self._drop()
         except (OSError, TreecastError) as error:
             self._refused(error)
         self._roll_at = max(self._segment_bytes, 4 * self._segment.size)
+
+    def _relieve(self, oldest: BlockSegment) -> None:
+        """Moves what is needed of a segment to the end of the log if that is little."""
+        needed = Needed(oldest, self.records.values(), self._retained)
+        if needed.size * 2 < oldest.size:
+            needed.move(self._segment, self._out)
+            self._write_block()
 
     def _write_states(self) -> None:
         put_entry(self._out, codec.NEXT, self._next, 0)
@@ -402,70 +406,18 @@ class Journal:
 
     def _write_block(self) -> None:
         if len(self._out):
-            self._log.append(self._out.getvalue())
+            self.log.append(self._out.getvalue())
             self._out.truncate(0)
 
     def _drop(self) -> None:
         """Drops unneeded segments, only from the front: entries that settle a message come after it."""
-        while len(self._log.segments) > 1 and self._log.segments[0].live == 0:
-            self._log.drop_first()
-
-    def _held_by_little(self) -> bool:
-        segments = self._log.segments
-        needed = sum([message.size for message in self._needed(segments[0])])
-        needed += sum([len(run.data) for run in self._needed_runs(segments[0])])
-        return needed * 2 < segments[0].size
-
-    def _needed(self, segment: BlockSegment) -> list[Message]:
-        """Returns the messages of `segment` that are still needed."""
-        found: dict[int, Message] = {}
-        for record in self.records.values():
-            for owed in record.owed.values():
-                if owed.message.segment is segment:
-                    found[owed.message.number] = owed.message
-        for message in self._retained.all():
-            if message.segment is segment:
-                found[message.number] = message
-        return list(found.values())
-
-    def _needed_runs(self, segment: BlockSegment) -> list[PromisedRun]:
-        """Returns the runs of `segment` that are still needed."""
-        found: dict[int, PromisedRun] = {}
-        for record in self.records.values():
-            for run in record.runs.values():
-                if run.segment is segment:
-                    found[run.number] = run
-        return list(found.values())
-
-    def _move_oldest(self) -> None:
-        """Rewrites what is needed of the oldest segment. Until that is dropped, both hold the same."""
-        oldest = self._log.segments[0]
-        for run in self._needed_runs(oldest):
-            put_run(self._out, run)
-            run.segment = self._segment
-            oldest.live -= 1
-            self._segment.live += 1
-        for message in self._needed(oldest):
-            put_message(self._out, message)
-            message.segment = self._segment
-            oldest.live -= 1
-            self._segment.live += 1
-            if self._retained.get(message.topic) is message:
-                self._out.append(codec.RETAINED)
-                put(self._out, message.number)
-        for record in self.records.values():
-            for owed in record.owed.values():
-                if owed.message.segment is self._segment:
-                    put_owed(self._out, record.number, owed)
-            for run in record.runs.values():
-                if run.segment is self._segment:
-                    put_owed_run(self._out, record.number, run)
-        self._write_block()
+        while len(self.log.segments) > 1 and self.log.segments[0].live == 0:
+            self.log.drop_first()
 
     def begin_sync(self) -> tuple[SyncTicket, int]:
         """Returns the sync to run beside the loop, and the number for `end_sync`. Raises OSError."""
         self.unsynced = False
-        return self._log.begin_sync(), self._segment.number
+        return self.log.begin_sync(), self._segment.number
 
     def end_sync(self, segment: int, error: str) -> None:
         """Handles the end of a sync; `error` is "" on success. Drops segments that are no longer needed."""
@@ -477,7 +429,7 @@ class Journal:
 
     def close(self) -> None:
         self.flush()
-        self._log.close()
+        self.log.close()
 
     # --- restoring
 

@@ -439,11 +439,11 @@ async def test_runs_that_are_owed_outlive_segments_of_the_journal(world: World) 
     journal._segment_bytes = journal._roll_at = 2000
     sent = count_runs(a, 0, 20)
     a.end_turn()
-    first = journal._log.segments[0].number
+    first = journal.log.segments[0].number
     for number in range(100):
         a.hub.retain(Message(b"r", b"%d" % number + bytes(300), 1, True))
         assert journal.flush()
-    assert journal._log.segments[0].number > first
+    assert journal.log.segments[0].number > first
     assert sum(record.owes for record in journal.records.values()) == sent
     world.kill(1)
     (a,) = await world.start(1)

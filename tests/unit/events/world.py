@@ -263,7 +263,7 @@ class TestHost:
         self.turn._stores.clear()
         if stored:
             assert self.journal.flush()
-        self.journal._log.close()
+        self.journal.log.close()
         self.tables.close()
 
 

@@ -237,7 +237,7 @@ class MemoryHost:
         assert self.hub.journal is not None
         if store:
             assert flushed(self.hub.journal)
-        self.hub.journal._log.close()
+        self.hub.journal.log.close()
         self._open()
 
     def _tick(self) -> None:
