@@ -7,6 +7,7 @@ from typing import Final
 
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.storage import replicate
 from treecast.middleware.storage.file_range import SENDFILE_BYTES
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.writing import check_order
@@ -125,7 +126,7 @@ class FollowedPartition(LogPartition):
         """Removes everything from `offset` on; returns the new end of the replica. Raises STORAGE."""
         self._check_here()
         self.forget_fresh()
-        end = self.log.truncate_to(offset, now_ms)
+        end = replicate.truncate_to(self.log, offset, now_ms)
         self.look_again()
         return end
 
@@ -133,14 +134,14 @@ class FollowedPartition(LogPartition):
         """Discards the whole log and restarts it, empty, at `offset`. Raises STORAGE."""
         self._check_here()
         self.forget_fresh()
-        self.log.restart_at(offset, now_ms)
+        replicate.restart_at(self.log, offset, now_ms)
         self.look_again()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
         """Advances the log start to `offset`, where the leader's log begins. Raises STORAGE."""
         self._check_here()
         self.forget_fresh()
-        self.log.advance_start(offset, now_ms)
+        replicate.advance_start(self.log, offset, now_ms)
 
     def _check_here(self) -> None:
         if self._gone is not None:

@@ -121,7 +121,7 @@ class LogPartition:
 
     def _aborted(self, offset: int, stable: int, chunks: Sequence[Chunk]) -> list[AbortedTransaction]:
         """Returns the aborted transactions in `chunks`; a long list is limited to the last batch's end."""
-        found = self.log.aborted_between(offset, stable)
+        found = self.log.held.aborted_between(offset, stable)
         if len(found) > _FEW:
             end = end_of(chunks)
             found = [entry for entry in found if entry[1] < end]

@@ -348,7 +348,7 @@ def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
         return None
     first_dirty = max(log.cleaned_offset, log.start_offset)
     limit = _first_uncleanable(log, first_dirty, now_ms)
-    segments = [segment for segment in log.segments if segment.next_offset <= limit]
+    segments = [segment for segment in log.held.all if segment.next_offset <= limit]
     dirty = [segment for segment in segments if segment.next_offset > first_dirty]
     if not dirty or not _worth_it(log, segments, dirty, now_ms):
         return None
@@ -360,7 +360,7 @@ def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
         first_dirty,
         dirty[-1].next_offset,
         log.settings.compaction_keys,
-        [entry for segment in log.segments for entry in segment.aborted],
+        [entry for segment in log.held.all for entry in segment.aborted],
         {known.producer_id: (known.last_offset, known.epoch) for known in log.producers},
         now_ms,
     )
@@ -372,10 +372,10 @@ def _first_uncleanable(log: PartitionLog, first_dirty: int, now_ms: int) -> int:
     Replaces only segments that the checkpoint covers completely, so that recovery's position in the segment
     that it names stays valid.
     """
-    limit = min(log.durability.checkpointed_base, log.active.base_offset, log.stable_offset)
+    limit = min(log.durability.checkpointed_base, log.held.active.base_offset, log.stable_offset)
     lag = log.config.min_compaction_lag_ms
     if lag > 0:
-        for segment in log.segments:
+        for segment in log.held.all:
             if segment.next_offset > first_dirty and segment.max_timestamp > now_ms - lag:
                 return min(limit, segment.base_offset)
     return limit
@@ -395,7 +395,7 @@ def install(log: PartitionLog, finished: CompactionPlan) -> bool:
     (retention took a segment, or it was closed). Raises STORAGE if the disk refuses.
     """
     sources = [source.segment for cleaned in finished.done for source in cleaned.sources]
-    present = {id(segment) for segment in log.segments}
+    present = {id(segment) for segment in log.held.all}
     if log.closed or not all(id(segment) in present for segment in sources):
         discard(finished)
         return False

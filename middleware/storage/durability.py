@@ -156,7 +156,7 @@ class Durability:
         if not log.has_files:
             return None
         checkpoint = checkpoint or self.since_checkpoint >= log.settings.checkpoint_bytes
-        checkpoint = checkpoint or log.active.base_offset != self.checkpoint.segment
+        checkpoint = checkpoint or log.held.active.base_offset != self.checkpoint.segment
         if not self.unflushed and not self.directory_dirty and not checkpoint:
             return None
         self._dirty_since_ms = now_ms
@@ -193,7 +193,7 @@ class Durability:
 
     def _add_checkpoint(self, ticket: FlushTicket) -> None:
         log = self.log
-        active = log.active
+        active = log.held.active
         indexes = active.indexes
         indexes.finish()
         ticket.checkpoint = Checkpoint(
@@ -257,7 +257,7 @@ class Durability:
         before, self.checkpoint = self.checkpoint, checkpoint
         try:
             for temporary, path, _ in ticket.parts:
-                if path.endswith(".snapshot") or checkpoint.segment == log.active.base_offset:
+                if path.endswith(".snapshot") or checkpoint.segment == log.held.active.base_offset:
                     disk.rename(temporary, path)
                 else:
                     disk.unlink(temporary)
@@ -276,7 +276,7 @@ class Durability:
         `sync`: if the one on disk must not come back either.
         """
         log = self.log
-        sync = sync or log.start_offset > log.bases[0]
+        sync = sync or log.start_offset > log.held.bases[0]
         self.checkpoint = replace(self.checkpoint, start=log.start_offset, cleaned=log.cleaned_offset)
         path = f"{log.directory}/{FILE_NAME}"
         try:
@@ -292,7 +292,7 @@ class Durability:
         """Removes the snapshots that recovery cannot need."""
         log = self.log
         with suppress(OSError):
-            drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
+            drop_snapshots(log.directory, log.held.bases, self.checkpoint.recovery, log.shared.disk)
 
     def in_summary(self) -> bool:
         """Returns whether the log's summary is to hold the checkpoint's content."""
@@ -317,6 +317,6 @@ class Durability:
             self._on_disk
             and not self.unflushed
             and (found.start, found.cleaned) == (log.start_offset, log.cleaned_offset)
-            and (found.segment, found.position) == (log.active.base_offset, log.active.size)
+            and (found.segment, found.position) == (log.held.active.base_offset, log.held.active.size)
             and os.path.exists(stem(log.directory, log.end_offset) + ".snapshot")
         )

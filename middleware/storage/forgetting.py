@@ -31,8 +31,8 @@ def clean(log: PartitionLog, now_ms: int) -> int:
     active = log.held.active
     if active.size and now_ms - active.created_ms > log.config.rolled_after_ms:
         log.writer.roll(now_ms)
-    count = expired_segments(log.segments, log.config, log.start_offset, log.end_offset, now_ms)
-    if count == len(log.segments):
+    count = expired_segments(log.held.all, log.config, log.start_offset, log.end_offset, now_ms)
+    if count == len(log.held.all):
         log.writer.roll(now_ms)
     if count:
         _remove_oldest(log, count)
@@ -41,12 +41,12 @@ def clean(log: PartitionLog, now_ms: int) -> int:
 
 def _remove_oldest(log: PartitionLog, count: int) -> None:
     """Removes the oldest segments from the log; readers keep what they hold of them."""
-    base = log.segments[count].base_offset
+    base = log.held.all[count].base_offset
     writer = log.writer
     # Before the segments go: recovery then restores producers from the snapshot instead of their batches.
     known = log.durability.knows_producers(base) or writer.write_snapshot(base)
     try:
-        for segment in log.segments[:count]:
+        for segment in log.held.all[:count]:
             log.doomed.append(swap.remove_segment(log.directory, segment.base_offset, log.shared.disk))
             log.forget(segment)
             log.counters.deleted_segments += 1
@@ -54,7 +54,7 @@ def _remove_oldest(log: PartitionLog, count: int) -> None:
         log.counters.write_errors += 1
         raise refused(error, f"delete a segment in {log.directory}") from error
     finally:
-        log.start_offset = max(log.start_offset, log.bases[0])
+        log.start_offset = max(log.start_offset, log.held.bases[0])
         log.cleaned_offset = max(log.cleaned_offset, log.start_offset)
         writer.epochs.truncate_start(log.start_offset)
     if not known:

@@ -13,21 +13,21 @@ from .segment import Segment
 
 def check_invariants(log: PartitionLog) -> None:
     """Raises AssertionError if the log contradicts itself or its files."""
-    assert log.segments, "a log has at least one segment"
-    assert log.segments[-1] is log.active
-    assert log.bases == [segment.base_offset for segment in log.segments]
-    assert log.bases == sorted(set(log.bases))
-    assert log.size == sum(segment.size for segment in log.segments)
+    assert log.held.all, "a log has at least one segment"
+    assert log.held.all[-1] is log.held.active
+    assert log.held.bases == [segment.base_offset for segment in log.held.all]
+    assert log.held.bases == sorted(set(log.held.bases))
+    assert log.size == sum(segment.size for segment in log.held.all)
     assert log.start_offset <= log.stable_offset <= log.end_offset
     assert log.flushed_offset <= log.end_offset
-    assert log.start_offset >= log.bases[0]
-    assert not log.active.sealed
-    assert log.active.next_offset == log.end_offset
-    for before, after in zip(log.segments, log.segments[1:], strict=False):
+    assert log.start_offset >= log.held.bases[0]
+    assert not log.held.active.sealed
+    assert log.held.active.next_offset == log.end_offset
+    for before, after in zip(log.held.all, log.held.all[1:], strict=False):
         assert before.sealed
         assert before.next_offset == after.base_offset
     states = ProducerStates()
-    for segment in log.segments:
+    for segment in log.held.all:
         _check_segment(segment, states)
     _check_producers(log, states)
 

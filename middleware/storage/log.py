@@ -26,7 +26,7 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import BatchHeader
 
-from . import forgetting, recovery, replicate
+from . import forgetting, recovery
 from .disk import refused
 from .durability import Durability
 from .epochs import LeaderEpochs
@@ -36,7 +36,7 @@ from .segment import Segment, SharedFiles
 from .segments import CURSORS, SegmentList
 from .settings import LogSettings
 from .summaries import decoded
-from .summary import summarise, with_epoch
+from .summary import settle, with_epoch
 from .writing import LogAppend, LogWriter, check_order
 
 _log = Log(__name__)
@@ -193,7 +193,7 @@ class PartitionLog:
 
     @property
     def held(self) -> SegmentList:
-        """The list of segments."""
+        """The segments, oldest first, at least one. Appends go to the last one."""
         return (self._parts or self._awaken()).held
 
     @property
@@ -236,29 +236,10 @@ class PartitionLog:
         return max(self._told_epoch if parts is None else parts.writer.epochs.latest, 0)
 
     @property
-    def segments(self) -> list[Segment]:
-        """The segments, oldest first, at least one. Appends go to the last one."""
-        return self.held.all
-
-    @property
-    def bases(self) -> list[int]:
-        """The base offsets of the segments."""
-        return self.held.bases
-
-    @property
-    def active(self) -> Segment:
-        """The last segment, which appends go to."""
-        return self.held.active
-
-    @property
     def size(self) -> int:
         """The bytes of all segments' batches."""
         parts = self._parts
         return self._size if parts is None else parts.held.size
-
-    @property
-    def segment_count(self) -> int:
-        return len(self.held.all)
 
     # --- appending
 
@@ -313,62 +294,18 @@ class PartitionLog:
             self.make_files()
         return parts.writer.append_replicated(batches, headers, now_ms)
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Removes everything from `offset` on, which the leader does not have. Returns the log's new end.
-
-        The new end is `offset`, or the beginning of the batch that holds it, because batches are never cut.
-        The producers' states are restored to those at the new end. Raises STORAGE if the disk fails; then
-        nothing can be appended until the log is reopened.
-        """
-        self._check_open()
-        if offset >= self.end_offset:
-            return self.end_offset
-        if offset < self.start_offset:
-            self.restart_at(offset, now_ms)
-            return offset
-        end = replicate.truncate(self, offset, now_ms)
-        self.start_offset = min(self.start_offset, end)
-        return end
-
-    def restart_at(self, offset: int, now_ms: int) -> None:
-        """Removes everything. The log is empty and begins at `offset`. Raises STORAGE like `truncate_to`."""
-        self._check_open()
-        self.make_files()
-        replicate.restart(self, offset, now_ms)
-
-    def advance_start(self, offset: int, now_ms: int) -> None:
-        """Moves the start to `offset`, the start of the leader's log, if this log begins before it."""
-        self._check_open()
-        if offset > self.end_offset:
-            self.restart_at(offset, now_ms)
-        elif offset > self.start_offset:
-            forgetting.start_at(self, offset)
-
     def forget(self, segment: Segment) -> None:
         """Removes `segment` from the log and closes it. The caller removes its files."""
         self.held.forget(segment)
         self.durability.left(segment)
         segment.close()
 
-    def begin_segment(self, base: int, now_ms: int) -> None:
-        """Begins an empty segment in a log without segments. Raises OSError if the disk fails."""
-        self.writer.begin_segment(base, now_ms)
-        self.end_offset = base
-
-    def take_cut(self, old: Segment, cut: Segment, end_offset: int) -> None:
-        """Replaces the last segment `old` by `cut`, the rest of it. The log then ends at `end_offset`."""
-        self.held.replace([old], cut)
-        self.end_offset = end_offset
-        self.writer.cut()
-        self.durability.left(old)
-        self.durability.must_flush(cut)
-
     def set_producers(self, producers: ProducerStates) -> None:
         (self._parts or self._awaken()).producers = producers
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment unless the last one is empty."""
-        if self.active.size:
+        if self.held.active.size:
             self.writer.roll(now_ms)
 
     # --- reading
@@ -399,7 +336,7 @@ class PartitionLog:
             held.cursors.clear()
         held.cursors[self.end_offset] = held.active.size
 
-    def _check_open(self) -> None:
+    def wake(self) -> None:
         """Opens a resting log, because its files may contradict its summary."""
         if self._parts is None:
             self._awaken()
@@ -412,17 +349,11 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp: int, limit_offset: int) -> tuple[int, int, int] | None:
         """Returns (offset, timestamp, leader epoch) of the first record at or after `timestamp`, or None."""
-        return first_at_or_after(self.segments, timestamp, self.start_offset, limit_offset)
+        return first_at_or_after(self.held.all, timestamp, self.start_offset, limit_offset)
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """Returns (offset, timestamp, leader epoch) of the record with the largest timestamp, or None."""
-        return latest_timestamp(self.segments, self.start_offset)
-
-    def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
-        """Returns (producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
-        must skip.
-        """
-        return self.held.aborted_between(first, limit)
+        return latest_timestamp(self.held.all, self.start_offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Returns (the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
@@ -470,7 +401,7 @@ class PartitionLog:
         """
         if self.config.cleanup_compact and not self.config.cleanup_delete:
             raise TreecastError(Fault.POLICY_VIOLATION, "records of a compacted topic cannot be deleted")
-        self._check_open()
+        self.wake()
         offset = self.end_offset if offset == -1 else offset
         if not 0 <= offset <= self.end_offset:
             raise self._out_of_range(offset)
@@ -530,7 +461,8 @@ class PartitionLog:
             if self._parts is None:
                 self._note_epoch()
             else:
-                self._settle(now_ms)
+                self.remove_doomed()
+                settle(self, now_ms)
         finally:
             self.delete()
 
@@ -542,28 +474,6 @@ class PartitionLog:
         known = decoded(self._summary)
         if self._told_epoch > known.told_epoch:
             summaries.put(self.directory, with_epoch(known, self._told_epoch))
-
-    def _settle(self, now_ms: int) -> None:
-        self.remove_doomed()
-        durability = self.durability
-        if not durability.failed and self.shared.summaries is not None:
-            self.flush(now_ms)
-        if self._summarised(now_ms):
-            return
-        if not durability.failed and not durability.covered():
-            self.flush(now_ms, checkpoint=True)
-        if self.writer.epochs_dirty and self._claim is None:
-            self.writer.write_epochs()
-        self._summarised(now_ms)
-
-    def _summarised(self, now_ms: int) -> bool:
-        """Saves a summary. Returns False if there can be none, so the next start needs a checkpoint."""
-        summaries = self.shared.summaries
-        summary = summarise(self, now_ms) if summaries is not None else None
-        if summaries is None or summary is None:
-            return False
-        summaries.put(self.directory, summary)
-        return True
 
     def discard(self) -> None:
         """Like `delete`, for a log that will not be opened again."""

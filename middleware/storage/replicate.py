@@ -14,6 +14,7 @@ from treecast.middleware.wire.record_batch import read_header
 from . import swap
 from .checkpoint import Checkpoint
 from .disk import refused
+from .forgetting import start_at
 from .producers import ProducerStates
 from .recovery import read_file, replay, snapshot_offsets
 from .segment import Segment, stem
@@ -25,10 +26,43 @@ if TYPE_CHECKING:
 _PREFIX: Final = 61
 
 
-def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
-    """Implements `PartitionLog.truncate_to`."""
+def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> int:
+    """Removes everything from `offset` on, which the leader does not have. Returns the log's new end.
+
+    The new end is `offset`, or the beginning of the batch that holds it, because batches are never cut. The
+    producers' states are restored to those at the new end. Raises STORAGE if the disk fails; then nothing can
+    be appended until the log is reopened.
+    """
+    log.wake()
+    if offset >= log.end_offset:
+        return log.end_offset
+    if offset < log.start_offset:
+        restart_at(log, offset, now_ms)
+        return offset
+    end = _truncate(log, offset, now_ms)
+    log.start_offset = min(log.start_offset, end)
+    return end
+
+
+def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Removes everything. The log is empty and begins at `offset`. Raises STORAGE like `truncate_to`."""
+    log.wake()
+    log.make_files()
+    _restart(log, offset, now_ms)
+
+
+def advance_start(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Moves the start to `offset`, the start of the leader's log, if this log begins before it."""
+    log.wake()
+    if offset > log.end_offset:
+        restart_at(log, offset, now_ms)
+    elif offset > log.start_offset:
+        start_at(log, offset)
+
+
+def _truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
     number = log.held.number_of(offset)
-    segment = log.segments[number]
+    segment = log.held.all[number]
     position = segment.locate(offset)
     end = offset
     if position < segment.size:
@@ -37,7 +71,7 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
     _distrust(log, segment.base_offset, end)
     try:
         # The last one first: a crash in between leaves no hole.
-        for later in reversed(log.segments[number + 1 :]):
+        for later in reversed(log.held.all[number + 1 :]):
             log.doomed.append(swap.remove_segment(log.directory, later.base_offset, log.shared.disk))
             log.forget(later)
         _cut(log, segment, position, end, now_ms)
@@ -51,10 +85,8 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
     return end
 
 
-def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """Implements `PartitionLog.restart_at`. A crash leaves either the old log with start `offset`, or the new
-    one.
-    """
+def _restart(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """A crash leaves either the old log with start `offset`, or the new one."""
     before = log.start_offset, log.cleaned_offset
     log.start_offset = log.cleaned_offset = offset
     try:
@@ -64,11 +96,11 @@ def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
         raise
     log.end_offset = offset
     try:
-        for segment in list(log.segments):
+        for segment in list(log.held.all):
             log.doomed.append(swap.remove_segment(log.directory, segment.base_offset, log.shared.disk))
             log.forget(segment)
         _drop_snapshots(log, -1)
-        log.begin_segment(offset, now_ms)
+        log.writer.begin_segment(offset, now_ms)
         log.set_producers(ProducerStates())
         log.writer.cut_epochs(-1)
     except OSError as error:
@@ -103,7 +135,11 @@ def _cut(log: PartitionLog, old: Segment, position: int, end: int, now_ms: int) 
     segment.rebuild_indexes(position, log.config.index_interval_bytes)
     segment.next_offset = end
     segment.created_ms = now_ms
-    log.take_cut(old, segment, end)
+    log.held.replace([old], segment)
+    log.end_offset = end
+    log.writer.cut()
+    log.durability.left(old)
+    log.durability.must_flush(segment)
 
 
 def _drop_snapshots(log: PartitionLog, end: int) -> None:
@@ -120,7 +156,7 @@ def _producers(log: PartitionLog, end: int, now_ms: int) -> ProducerStates:
         if offset <= end and found is not None:
             states, since = found, offset
             break
-    for segment in log.segments:
+    for segment in log.held.all:
         if segment.next_offset > since:
             descriptor = log.shared.pool.descriptor(segment.file)
             replay(states, descriptor, segment.size, since, now_ms)

@@ -101,6 +101,32 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
         return max(self.cleaned, self.start) < self.segment
 
 
+def settle(log: PartitionLog, now_ms: int) -> None:
+    """Flushes an open log and saves what the next start may trust: a summary if the daemon keeps summaries
+    and it is small, else a checkpoint.
+    """
+    durability = log.durability
+    if not durability.failed and log.shared.summaries is not None:
+        log.flush(now_ms)
+    if _save(log, now_ms):
+        return
+    if not durability.failed and not durability.covered():
+        log.flush(now_ms, checkpoint=True)
+    if log.writer.epochs_dirty and log.has_files:
+        log.writer.write_epochs()
+    _save(log, now_ms)
+
+
+def _save(log: PartitionLog, now_ms: int) -> bool:
+    """Saves a summary. Returns False if there can be none, so the next start needs a checkpoint."""
+    summaries = log.shared.summaries
+    summary = summarise(log, now_ms) if summaries is not None else None
+    if summaries is None or summary is None:
+        return False
+    summaries.put(log.directory, summary)
+    return True
+
+
 def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
     """Returns the summary of an open log. None if a part of it is not durable, or if it is too large for a
     summary and its checkpoint does not cover it.
@@ -108,7 +134,7 @@ def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
     durability = log.durability
     if not log.has_files or durability.failed or durability.unflushed or durability.directory_dirty:
         return None
-    active, oldest = log.active, log.segments[0]
+    active, oldest = log.held.active, log.held.all[0]
     inside = _NOTHING
     if not durability.covered():
         if not is_small(log):
@@ -128,7 +154,7 @@ def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
         end=log.end_offset,
         first_open=log.producers.first_open_offset,
         size=log.size,
-        segments=len(log.segments),
+        segments=len(log.held.all),
         behind=_behind(log, now_ms),
         oldest=newest,
         oldest_size=oldest.size,
@@ -147,12 +173,12 @@ def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
 
 def is_small(log: PartitionLog) -> bool:
     """Returns whether the last segment's indexes and the producers fit in a summary."""
-    return log.active.indexes.size <= _MOST_INDEXES and len(log.producers) <= _MOST_PRODUCERS
+    return log.held.active.indexes.size <= _MOST_INDEXES and len(log.producers) <= _MOST_PRODUCERS
 
 
 def _inside(log: PartitionLog) -> tuple[bytes, bytes, bytes]:
     """Returns the indexes of the last segment, and the producers."""
-    indexes = log.active.indexes
+    indexes = log.held.active.indexes
     indexes.finish()
     return bytes(indexes.offsets.data), bytes(indexes.times.data), encode_snapshot(log.producers)
 
@@ -167,7 +193,7 @@ def _modified(path: str) -> tuple[int, int]:
 
 
 def _behind(log: PartitionLog, now_ms: int) -> bool:
-    return expired_segments(log.segments, _KEEPS_ALL, log.start_offset, log.end_offset, now_ms) > 0
+    return expired_segments(log.held.all, _KEEPS_ALL, log.start_offset, log.end_offset, now_ms) > 0
 
 
 _KEEPS_ALL: Final = TopicConfig.of({"retention.ms": "-1", "retention.bytes": "-1"})

@@ -117,7 +117,7 @@ def check_committed(replica: FollowedPartition, known: list[bytes], rng: random.
         assert there == wanted[: len(there)]
         assert bool(there) == bool(wanted)
         assert found.last_stable_offset == stable
-        aborted = replica.log.aborted_between(offset, stable) if there else []
+        aborted = replica.log.held.aborted_between(offset, stable) if there else []
         assert [(one.producer_id, one.first_offset) for one in found.aborted] == aborted
 
 

@@ -109,7 +109,7 @@ async def test_a_partition_costs_no_files_before_it_is_written(tmp_path: Path) -
         assert (log.start_offset, log.stable_offset, log.end_offset, log.size) == (0, 0, 0, 0)
         assert log.read(0, 100, 0, at_least_one=True) == ([], 0)
         assert log.offset_for_time(0, 0) is log.max_timestamp_offset() is None
-        assert log.aborted_between(0, 1) == []
+        assert log.held.aborted_between(0, 1) == []
         assert log.end_of_epoch(0) == (-1, -1)
         log.clean(1 << 60)
         log.roll(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.unit.relay.world import World, content, until
 
+from treecast.middleware.storage import replicate
+
 
 async def test_followers_are_cut_with_their_leader_and_go_on(world: World) -> None:
     await world.topic("t", 1)
@@ -13,7 +15,7 @@ async def test_followers_are_cut_with_their_leader_and_go_on(world: World) -> No
     await b.read(0)
     await until(b.copied())
     led = a.partitions.get("t", 0)
-    assert led.log.truncate_to(2, a.clock_ms) == 2
+    assert replicate.truncate_to(led.log, 2, a.clock_ms) == 2
     a.relay.leading.begin_anew(led)
     led.log.begin_epoch(7)
     await a.produce(b"instead")
@@ -30,6 +32,6 @@ async def test_a_cut_without_followers_needs_no_stream(world: World) -> None:
     (a,) = await world.start(1)
     await a.produce(b"one")
     led = a.partitions.get("t", 0)
-    led.log.truncate_to(0, a.clock_ms)
+    replicate.truncate_to(led.log, 0, a.clock_ms)
     a.relay.leading.begin_anew(led)
     assert await a.produce(b"instead") == 0

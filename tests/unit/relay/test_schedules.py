@@ -294,7 +294,9 @@ async def test_transactions_under_loss_read_alike(tmp_path: Path) -> None:
         there, here = a.log(), b.log()
         assert content(here) == content(there)
         assert here.stable_offset == there.stable_offset
-        assert here.aborted_between(0, here.end_offset) == there.aborted_between(0, there.end_offset)
+        assert here.held.aborted_between(0, here.end_offset) == there.held.aborted_between(
+            0, there.end_offset
+        )
         found = [await host.read(0, COMMITTED) for host in (a, b)]
         assert found[0].aborted == found[1].aborted
         assert found[0].size == found[1].size

@@ -174,8 +174,8 @@ def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
     append(log, None, b"a")
     stream = PartitionStreamLog(log, StreamMemory())
     append(log, stream, b"b")
-    log.shared.pool._close(log.active.file)
-    os.rename(log.active.file.path, log.active.file.path + ".lost")  # it cannot be opened again
+    log.shared.pool._close(log.held.active.file)
+    os.rename(log.held.active.file.path, log.held.active.file.path + ".lost")  # it cannot be opened again
     assert list(stream.entries(0, 2)) == []
     assert stream.failed_reads == 1
     assert [entry.sequence for entry in stream.entries(1, 2) if isinstance(entry, Message)] == [1]

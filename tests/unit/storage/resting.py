@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.storage import replicate
 from treecast.middleware.storage.compaction import compact
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.log import PartitionLog
@@ -180,5 +181,7 @@ class Drill:
         compact(self.log, self.now_ms)
         self.log.clean(self.now_ms)
         if self.cuts and self.random.random() < 0.3:
-            self.log.truncate_to(self.random.randint(self.log.start_offset, self.log.end_offset), self.now_ms)
+            replicate.truncate_to(
+                self.log, self.random.randint(self.log.start_offset, self.log.end_offset), self.now_ms
+            )
             self.sequences = {one.producer_id: one.last_sequence + 1 for one in self.log.producers}

@@ -172,9 +172,9 @@ def test_small_segments_are_joined(kit: Kit, path: Path, compacted: Config) -> N
         kit.append(log, kit.keyed((b"a", b"%d" % number)))
         log.roll(1000)
     log.flush(1000, checkpoint=True)
-    assert log.segment_count == 13
+    assert len(log.held.all) == 13
     assert compaction.compact(log, 2000)
-    assert log.segment_count < 6
+    assert len(log.held.all) < 6
     check_invariants(log)
 
 
@@ -213,13 +213,13 @@ def test_aborted_records_go_and_markers_follow(kit: Kit, path: Path, compacted: 
     assert compaction.compact(log, 2000)
     assert values(kit.records(log)) == {b"a": b"good", b"b": b"2"}
     assert [h.base_offset for h in kit.headers(kit.read_all(log))] == [0, 3, 4, 5]
-    assert log.aborted_between(0, 6) == [(1, 1)]
+    assert log.held.aborted_between(0, 6) == [(1, 1)]
     for now_ms, left in ((3000, [0, 3, 4, 5, 6]), (3501, [0, 5, 6, 7])):
         kit.append(log, kit.keyed((b"c%d" % now_ms, b"1")))
         settle(log)
         assert compaction.compact(log, now_ms)
         assert [h.base_offset for h in kit.headers(kit.read_all(log))] == left
-    assert log.aborted_between(0, 8) == []
+    assert log.held.aborted_between(0, 8) == []
     check_invariants(log)
 
 
@@ -314,7 +314,7 @@ def fill(kit: Kit, log: PartitionLog) -> dict[bytes, bytes]:
 
 def committed_values(kit: Kit, log: PartitionLog) -> dict[bytes | None, bytes | None]:
     """Returns the values that a read_committed reader gets."""
-    aborted = {first for _, first in log.aborted_between(log.start_offset, log.end_offset)}
+    aborted = {first for _, first in log.held.aborted_between(log.start_offset, log.end_offset)}
     data = kit.read_all(log)
     position, left = 0, {}
     for header in kit.headers(data):
@@ -328,7 +328,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compac
     """Kills the process at every call that changes the disk, opens the log again, and compacts again."""
     log = kit.open(tmp_path / "a", compacted(segment_bytes=2500))
     expected = fill(kit, log)
-    end, start, bases = log.end_offset, log.size, log.segment_count
+    end, start, bases = log.end_offset, log.size, len(log.held.all)
     log.delete()
     steps = 0
     finished = False
@@ -341,7 +341,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compac
         try:
             assert compaction.compact(log, 2000)
             finished = True
-            assert 1 < log.segment_count < bases / 2
+            assert 1 < len(log.held.all) < bases / 2
         except kit.Crash:
             pass
         log.delete()

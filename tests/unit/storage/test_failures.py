@@ -73,10 +73,10 @@ def test_a_roll_that_is_refused_leaves_the_old_segment(kit: Kit, path: Path) -> 
     kit.append(log, batch, batch)
     disk.fail = {"create"}
     refused(kit, log, batch)
-    assert log.bases == [0]
+    assert log.held.bases == [0]
     disk.fail = set()
     kit.append(log, batch)
-    assert log.bases == [0, 2]
+    assert log.held.bases == [0, 2]
     check_invariants(log)
 
 
@@ -95,7 +95,7 @@ def test_indexes_and_snapshots_that_cannot_be_written_are_done_without(kit: Kit,
         kit.append(log, batch)
     disk.fail = set()
     assert not (path / "00000000000000000000.index").exists()
-    assert log.segment_count == 4
+    assert len(log.held.all) == 4
     check_invariants(log)
     again = kit.open(path, config)
     check_invariants(again)
@@ -188,7 +188,7 @@ def test_a_flush_that_cannot_open_its_files_pins_none(kit: Kit, path: Path) -> N
     os.rename(path / f"{4:020d}.log", hidden)
     with pytest.raises(TreecastError):
         log.flush(1000)
-    assert [segment.file.pins for segment in log.segments] == [0, 0, 0]
+    assert [segment.file.pins for segment in log.held.all] == [0, 0, 0]
     os.rename(hidden, path / f"{4:020d}.log")
     log.flush(1000)
     assert log.flushed_offset == 5

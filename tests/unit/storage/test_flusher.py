@@ -211,7 +211,7 @@ async def test_a_roll_during_a_flush_keeps_the_new_index(
     again = kit.open(path, config)
     assert again.end_offset == 10
     check_invariants(again)
-    assert again.segments[0].max_timestamp == 1009
+    assert again.held.all[0].max_timestamp == 1009
 
 
 async def test_compaction_and_removal_beside_the_loop(kit: Kit, path: Path, flusher: Flusher) -> None:

@@ -75,7 +75,7 @@ def test_rolls_by_size(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(segment_bytes=3 * len(batch)))
     for _ in range(7):
         kit.append(log, batch)
-    assert log.bases == [0, 3, 6]
+    assert log.held.bases == [0, 3, 6]
     assert log.counters.rolled_segments == 2
     check_invariants(log)
 
@@ -84,7 +84,7 @@ def test_rolls_by_time_between_timestamps(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(segment_ms=1000))
     for timestamp in (5000, 5500, 6000, 6001, 6002, 7002):
         kit.append(log, kit.batch(timestamp=timestamp), now_ms=10**9)
-    assert log.bases == [0, 3, 5]
+    assert log.held.bases == [0, 3, 5]
     check_invariants(log)
 
 
@@ -92,7 +92,7 @@ def test_old_records_do_not_get_a_segment_each(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(segment_ms=1000))
     for timestamp in range(0, 900, 100):
         kit.append(log, kit.batch(timestamp=timestamp), now_ms=10**12)
-    assert log.bases == [0]
+    assert log.held.bases == [0]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -104,8 +104,8 @@ def test_the_writer_keeps_the_indexes_that_a_scan_builds(kit: Kit, path: Path, s
         batches = [kit.batch(luck.randrange(1, 4), timestamp=luck.randrange(1000)) for _ in range(3)]
         kit.append(log, *batches[: luck.randrange(1, 4)])
         if luck.randrange(4) == 0:
-            kept = log.active.indexes
-            built = log.active.rebuild_indexes(log.active.size, interval)
+            kept = log.held.active.indexes
+            built = log.held.active.rebuild_indexes(log.held.active.size, interval)
             assert built.offsets.data == kept.offsets.data
             assert built.times.data == kept.times.data
             assert (built.max_timestamp, built.max_timestamp_offset) == (
@@ -113,15 +113,15 @@ def test_the_writer_keeps_the_indexes_that_a_scan_builds(kit: Kit, path: Path, s
                 kept.max_timestamp_offset,
             )
             assert (built.unindexed, built.after) == (kept.unindexed, kept.after)
-    assert log.active.first_timestamp == log.active.oldest_timestamp() >= 0
+    assert log.held.active.first_timestamp == log.held.active.oldest_timestamp() >= 0
 
 
 def test_rolls_by_full_index(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config({"segment.index.bytes": 40, "index.interval.bytes": 0}))
     for number in range(20):
         kit.append(log, kit.batch(timestamp=1000 + number))
-    assert log.segment_count > 5
-    assert all(segment.indexes.size <= 80 for segment in log.segments)
+    assert len(log.held.all) > 5
+    assert all(segment.indexes.size <= 80 for segment in log.held.all)
     check_invariants(log)
 
 
@@ -129,7 +129,7 @@ def test_compacted_topics_roll_after_the_compaction_lag(kit: Kit, path: Path) ->
     log = kit.open(path, kit.config({"cleanup.policy": "compact", "max.compaction.lag.ms": 10}))
     kit.append(log, kit.batch(timestamp=100))
     kit.append(log, kit.batch(timestamp=111))
-    assert log.bases == [0, 1]
+    assert log.held.bases == [0, 1]
 
 
 def test_an_offset_inside_a_batch_returns_the_whole_batch(kit: Kit, path: Path) -> None:
@@ -181,7 +181,7 @@ def test_where_a_read_ends_is_known_without_a_look_at_the_log(kit: Kit, path: Pa
     position = 0
     for data in found[:-1]:
         after = kit.headers(data)[-1].next_offset
-        end = log.active.end_within(position, 5_000, log.size, at_least_one=True)
+        end = log.held.active.end_within(position, 5_000, log.size, at_least_one=True)
         assert end == (position + len(data), after)
         position += len(data)
 
@@ -262,11 +262,11 @@ def test_close_then_open_checks_nothing_and_knows_all(kit: Kit, path: Path) -> N
     log.begin_epoch(3)
     kit.append(log, kit.batch(3, timestamp=100))
     log.delete_before(4)
-    before = (log.start_offset, log.end_offset, log.bases, log.size, log.leader_epoch)
+    before = (log.start_offset, log.end_offset, log.held.bases, log.size, log.leader_epoch)
     newest = log.max_timestamp_offset()
     log.close()
     log = kit.open(path, kit.config(segment_bytes=500))
-    assert (log.start_offset, log.end_offset, log.bases, log.size, log.leader_epoch) == before
+    assert (log.start_offset, log.end_offset, log.held.bases, log.size, log.leader_epoch) == before
     assert log.report.checked_bytes == log.report.truncated_bytes == log.report.rebuilt_indexes == 0
     assert log.max_timestamp_offset() == newest
     assert log.flushed_offset == log.end_offset

@@ -112,7 +112,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(torn=st.binary(min_size=1, max_size=200))
     def kill_in_an_append(self, torn: bytes) -> None:
         self.log.delete()
-        with open(self.log.active.file.path, "ab") as file:
+        with open(self.log.held.active.file.path, "ab") as file:
             file.write(torn)
         self.open()
         assert self.log.report.truncated_bytes == len(torn)
@@ -166,6 +166,6 @@ def test_the_reference_can_disagree(kit: Kit, path: Path) -> None:
     for _ in range(3):
         reference.append(kit.append_bytes(log, kit.batch())[1])
     log.delete()
-    os.truncate(log.active.file.path, log.active.size - 1)
+    os.truncate(log.held.active.file.path, log.held.active.size - 1)
     again = kit.open(path)
     assert kit.read_all(again) != reference.read(0, 1 << 20, 3, at_least_one=True)

@@ -96,7 +96,7 @@ def test_valid_batches_behind_a_broken_unflushed_one_go_as_well_and_are_counted(
     log = kit.open(path, config)
     for _ in range(10):
         kit.append(log, kit.batch(1, value=b"x" * 100))
-    bases, size = list(log.bases), log.size
+    bases, size = list(log.held.bases), log.size
     victim = path / f"{bases[1]:020d}.log"
     damaged = bytearray(victim.read_bytes())
     second = kit.headers(damaged)[0].size
@@ -104,7 +104,7 @@ def test_valid_batches_behind_a_broken_unflushed_one_go_as_well_and_are_counted(
     victim.write_bytes(damaged)
     again = kit.open(path, config)
     assert again.end_offset == bases[1] + 1
-    assert again.bases == bases[:2]
+    assert again.held.bases == bases[:2]
     assert again.report.reason == "wrong CRC"
     assert again.report.dropped_segments == len(bases) - 2
     assert again.report.truncated_bytes == size - again.size
@@ -119,14 +119,14 @@ def test_damage_in_the_trusted_part_deletes_nothing(kit: Kit, path: Path) -> Non
         kit.append(log, kit.batch(1, value=b"x" * 100))
     log.flush(1000, checkpoint=True)
     kit.append(log, kit.batch(1))
-    bases, size = list(log.bases), log.size
+    bases, size = list(log.held.bases), log.size
     for base in (bases[0], bases[-1]):
         file = path / f"{base:020d}.log"
         damaged = bytearray(file.read_bytes())
         damaged[70] ^= 255
         file.write_bytes(damaged)
     again = kit.open(path, config)
-    assert (again.bases, again.size, again.end_offset) == (bases, size, 10)
+    assert (again.held.bases, again.size, again.end_offset) == (bases, size, 10)
     assert again.report.checked_batches == 1
     assert len(kit.headers(kit.read_all(again))) == 10
 
@@ -284,7 +284,7 @@ def test_random_damage_behind_the_checkpoint_never_harms_what_is_before(
         expected = kit.read_all(log)
         safe = log.flushed_offset
         checkpoint = log.durability.checkpoint
-        bases = [base for base in log.bases if base >= checkpoint.segment]
+        bases = [base for base in log.held.bases if base >= checkpoint.segment]
         log.delete()
         for base, damage in zip(bases, damages, strict=False):
             file = path / f"{base:020d}.log"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.storage import compaction
+from treecast.middleware.storage import compaction, replicate
 from treecast.middleware.storage.epochs import LeaderEpochs, divergence
 from treecast.middleware.storage.invariants import check_invariants
 from treecast.middleware.storage.log import PartitionLog
@@ -26,7 +26,7 @@ Kit = Any
 P7, P8 = ProducerIdentity(7, 0), ProducerIdentity(8, 0)
 
 
-def replicate(kit: Kit, leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 << 20) -> None:
+def follow(kit: Kit, leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 << 20) -> None:
     """Copies batches until `follower` is at the leader's end."""
     while follower.end_offset < leader.end_offset:
         chunks, _ = leader.read(follower.end_offset, max_bytes, leader.end_offset, at_least_one=True)
@@ -42,7 +42,7 @@ def state(log: PartitionLog) -> tuple[Any, ...]:
         (p.producer_id, p.epoch, p.transaction_start, p.coordinator_epoch, p.last_sequence, p.last_offset)
         for p in log.producers
     )
-    aborted = log.aborted_between(log.start_offset, log.end_offset)
+    aborted = log.held.aborted_between(log.start_offset, log.end_offset)
     return log.end_offset, log.stable_offset, producers, aborted, log.epoch_entries
 
 
@@ -54,7 +54,7 @@ def test_a_follower_has_the_same_bytes_and_knows_the_same(kit: Kit, tmp_path: Pa
     leader.begin_epoch(4)
     kit.append(leader, kit.batch(1, producer=P8, sequence=0, transactional=True))
     kit.append(leader, kit.marker(P7, committed=False), kit.batch(9))
-    replicate(kit, leader, follower, 300)
+    follow(kit, leader, follower, 300)
     assert kit.read_all(follower) == kit.read_all(leader)
     assert state(follower) == state(leader)
     assert follower.end_of_epoch(0) == leader.end_of_epoch(0) == (0, 5)
@@ -74,7 +74,7 @@ def test_holes_of_compaction_stay(kit: Kit, tmp_path: Path) -> None:
     leader.flush(1000, checkpoint=True)
     assert compaction.compact(leader, 2000)
     follower = kit.open(tmp_path / "b", config)
-    replicate(kit, leader, follower)
+    follow(kit, leader, follower)
     assert kit.read_all(follower) == kit.read_all(leader)
     assert follower.end_offset == 12
     assert len(kit.headers(kit.read_all(follower))) < 12
@@ -96,7 +96,7 @@ def test_what_cannot_follow_is_refused(kit: Kit, tmp_path: Path) -> None:
 
 def test_more_offsets_left_out_than_an_index_can_tell(kit: Kit, tmp_path: Path) -> None:
     leader, follower = kit.open(tmp_path / "a"), kit.open(tmp_path / "b")
-    leader.restart_at(2**32, 1)
+    replicate.restart_at(leader, 2**32, 1)
     kit.append(leader, kit.batch(2))
     data = kit.read_all(leader)
     follower.append_replicated(memoryview(data), kit.headers(data), 1)
@@ -108,8 +108,8 @@ def test_more_offsets_left_out_than_an_index_can_tell(kit: Kit, tmp_path: Path) 
 def test_a_batch_is_never_cut(kit: Kit, tmp_path: Path) -> None:
     log = kit.open(tmp_path / "a")
     kit.append(log, kit.batch(4), kit.batch(4))
-    assert log.truncate_to(6, 1) == 4
-    assert log.truncate_to(9, 1) == 4
+    assert replicate.truncate_to(log, 6, 1) == 4
+    assert replicate.truncate_to(log, 9, 1) == 4
     kit.append(log, kit.batch(1))
     assert log.end_offset == 5
     check_invariants(log)
@@ -119,16 +119,16 @@ def test_restart_and_start(kit: Kit, tmp_path: Path) -> None:
     log = kit.open(tmp_path / "a", kit.config(segment_bytes=200))
     for _ in range(6):
         kit.append(log, kit.batch(2, producer=P7, sequence=log.end_offset, transactional=True))
-    log.advance_start(5, 1)
+    replicate.advance_start(log, 5, 1)
     assert (log.start_offset, log.end_offset) == (5, 12)
-    log.advance_start(3, 1)
+    replicate.advance_start(log, 3, 1)
     assert log.start_offset == 5
-    log.advance_start(40, 1)
+    replicate.advance_start(log, 40, 1)
     assert (log.start_offset, log.stable_offset, log.end_offset) == (40, 40, 40)
     assert not list(log.producers)
     assert log.epoch_entries == []
     check_invariants(log)
-    log.restart_at(7, 1)  # a leader may have lost more
+    replicate.restart_at(log, 7, 1)  # a leader may have lost more
     assert log.start_offset == log.end_offset == 7
     kit.append(log, kit.batch(2))
     log.close()
@@ -142,7 +142,7 @@ def test_a_flush_under_way_promises_nothing_of_what_was_cut(kit: Kit, tmp_path: 
     kit.append(log, kit.batch(5), kit.batch(5))
     ticket = log.durability.begin(1, checkpoint=True)
     assert ticket is not None
-    log.truncate_to(5, 1)
+    replicate.truncate_to(log, 5, 1)
     kit.append(log, kit.batch(5, value=b"other"))
     ticket.run()
     log.durability.end(ticket, None)
@@ -163,7 +163,7 @@ def test_compaction_under_way_does_not_bring_back_what_was_cut(kit: Kit, tmp_pat
     round_ = compaction.plan(log, 2000)
     assert round_ is not None
     round_.run(lambda: None)
-    log.truncate_to(3, 1)
+    replicate.truncate_to(log, 3, 1)
     data = kit.read_all(log)
     assert not compaction.install(log, round_)
     assert kit.read_all(log) == data
@@ -194,7 +194,7 @@ def test_whatever_was_cut_the_log_is_as_if_it_had_never_been_there(kit: Kit, see
         for _ in range(25):
             log = _step(kit, rng, log, root, config, options)
         plain = kit.open(root / "plain", config, options)
-        plain.restart_at(log.start_offset, 1)
+        replicate.restart_at(plain, log.start_offset, 1)
         data = kit.read_all(log)
         if data:
             plain.append_replicated(memoryview(data), kit.headers(data), 1)
@@ -224,7 +224,7 @@ def _step(
             count = rng.randint(1, 4)
             kit.append(log, kit.batch(count, producer=producer, sequence=sequence, transactional=True))
     elif do < 0.75:
-        log.truncate_to(rng.randint(0, log.end_offset + 2), 1)
+        replicate.truncate_to(log, rng.randint(0, log.end_offset + 2), 1)
         log.begin_epoch(log.leader_epoch + 1)
         check_invariants(log)
     elif do < 0.9:
@@ -246,7 +246,7 @@ def test_snapshots_of_what_was_cut_are_not_used(kit: Kit, tmp_path: Path) -> Non
     log = kit.open(tmp_path / "a", kit.config(segment_bytes=200))
     for number in range(8):
         kit.append(log, kit.batch(1, producer=P7, sequence=number, value=b"v" * 60))
-    log.truncate_to(3, 1)
+    replicate.truncate_to(log, 3, 1)
     before = encode_snapshot(log.producers)
     log.delete()
     again = kit.open(tmp_path / "a", kit.config(segment_bytes=200))

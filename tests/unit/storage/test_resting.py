@@ -90,7 +90,7 @@ def test_a_rested_log_is_what_recovery_makes_of_its_files(kit: Kit, tmp_path: Pa
         assert told(log) == before._replace(flushed=log.end_offset)
         plain = kit.open(tmp_path / "copy", drill.config)
         assert kit.read_all(log) == kit.read_all(plain) == data
-        assert (log.bases, log.start_offset) == (plain.bases, plain.start_offset)
+        assert (log.held.bases, log.start_offset) == (plain.held.bases, plain.start_offset)
         if drill.cuts:  # compaction may have removed the last offsets, which no file shows
             assert plain.end_offset <= log.end_offset
         else:
@@ -263,7 +263,7 @@ def test_a_rested_log_is_rolled_when_its_time_is_over(kit: Kit, house: House) ->
     written = os.stat(house.path / "logs" / "t-0" / LOG).st_mtime_ns // 1_000_000
     assert (log.clean(written + DAY_MS), log.rests) == (0, True)
     assert (log.clean(written + DAY_MS + 1), log.rests) == (0, False)
-    assert log.bases == [0, 1]
+    assert log.held.bases == [0, 1]
 
 
 def test_a_changed_retention_holds_for_a_rested_log(kit: Kit, house: House) -> None:
@@ -286,7 +286,7 @@ def test_records_that_were_deleted_before_the_stop_go_after_it(kit: Kit, house: 
     house.restart()
     assert house.log(config=config).start_offset == 2
     assert house.log().clean(2000) == 2
-    assert house.log().bases == [2, 3]
+    assert house.log().held.bases == [2, 3]
 
 
 def test_compaction_opens_a_rested_log_only_where_it_has_a_dirty_part(kit: Kit, house: House) -> None:

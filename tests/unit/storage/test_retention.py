@@ -19,10 +19,10 @@ def test_by_time_of_the_largest_timestamp(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(segment_bytes=2 * batch, retention_ms=1000))
     for timestamp in (1000, 5000, 1000, 1000, 9000, 1000, 9000):
         kit.append(log, kit.batch(timestamp=timestamp))
-    assert log.bases == [0, 2, 4, 6]
+    assert log.held.bases == [0, 2, 4, 6]
     assert log.clean(6000) == 0
     assert log.clean(6001) == 2
-    assert (log.start_offset, log.bases) == (4, [4, 6])
+    assert (log.start_offset, log.held.bases) == (4, [4, 6])
     assert log.counters.deleted_segments == 2
     check_invariants(log)
 
@@ -51,7 +51,7 @@ def test_by_size(kit: Kit, path: Path) -> None:
 def test_without_timestamps_the_file_s_own_time_counts(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(retention_ms=1000))
     kit.append(log, kit.batch(timestamp=-1))
-    os.utime(log.active.file.path, (50, 50))
+    os.utime(log.held.active.file.path, (50, 50))
     assert log.clean(51_000) == 0
     assert log.clean(51_001) == 1
 
@@ -81,10 +81,10 @@ def test_delete_records(kit: Kit, path: Path) -> None:
     assert log.delete_before(5) == 5
     assert log.delete_before(2) == 5
     assert log.clean(1000) == 2
-    assert (log.bases, log.start_offset) == ([4, 6], 5)
+    assert (log.held.bases, log.start_offset) == ([4, 6], 5)
     assert log.delete_before(-1) == 7
     assert log.clean(1000) == 2
-    assert (log.bases, log.start_offset, log.end_offset) == ([7], 7, 7)
+    assert (log.held.bases, log.start_offset, log.end_offset) == ([7], 7, 7)
     with pytest.raises(TreecastError) as refused:
         log.delete_before(8)
     assert refused.value.fault is Fault.OFFSET_OUT_OF_RANGE
@@ -105,9 +105,9 @@ def test_time_is_over_for_a_quiet_segment_too(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config(segment_ms=500), now_ms=1000)
     kit.append(log, kit.batch(timestamp=1000))
     log.clean(1500)
-    assert log.bases == [0]
+    assert log.held.bases == [0]
     log.clean(1501)
-    assert log.bases == [0, 1]
+    assert log.held.bases == [0, 1]
 
 
 def test_a_quick_look_at_old_segments_loads_no_index(kit: Kit, path: Path) -> None:
@@ -118,5 +118,5 @@ def test_a_quick_look_at_old_segments_loads_no_index(kit: Kit, path: Path) -> No
         kit.append(log, kit.batch(timestamp=1000 + number))
     log.close()
     log = kit.open(path, config)
-    assert [segment.max_timestamp for segment in log.segments] == [1001, 1003, 1005, 1007]
-    assert [segment.loaded is None for segment in log.segments] == [True, True, True, False]
+    assert [segment.max_timestamp for segment in log.held.all] == [1001, 1003, 1005, 1007]
+    assert [segment.loaded is None for segment in log.held.all] == [True, True, True, False]

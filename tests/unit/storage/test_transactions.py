@@ -30,10 +30,10 @@ def test_the_stable_offset_waits_for_the_oldest_open_transaction(kit: Kit, path:
     assert log.stable_offset == 5
     kit.append(log, kit.marker(two, committed=False))
     assert log.stable_offset == log.end_offset == 9
-    assert log.aborted_between(0, 9) == [(2, 5)]
-    assert log.aborted_between(0, 5) == []
-    assert log.aborted_between(9, 9) == []
-    assert log.aborted_between(8, 9) == [(2, 5)]
+    assert log.held.aborted_between(0, 9) == [(2, 5)]
+    assert log.held.aborted_between(0, 5) == []
+    assert log.held.aborted_between(9, 9) == []
+    assert log.held.aborted_between(8, 9) == [(2, 5)]
     check_invariants(log)
 
 
@@ -48,7 +48,7 @@ def test_records_before_the_log_start_hold_nothing_up(kit: Kit, path: Path) -> N
 def test_a_marker_without_a_transaction_aborts_nothing(kit: Kit, path: Path) -> None:
     log = kit.open(path)
     kit.append(log, kit.marker(ProducerIdentity(1, 0), committed=False))
-    assert log.aborted_between(0, 1) == []
+    assert log.held.aborted_between(0, 1) == []
     assert log.stable_offset == 1
 
 
@@ -92,7 +92,7 @@ def test_the_index_is_rebuilt_from_the_log_after_a_kill(kit: Kit, path: Path, da
     else:
         file.write_bytes(good[:34] + damage)
     again = kit.open(path)
-    assert again.aborted_between(0, 100) == [(1, 0), (1, 6)]
+    assert again.held.aborted_between(0, 100) == [(1, 0), (1, 6)]
     assert file.read_bytes() == good
     check_invariants(again)
 
@@ -101,14 +101,14 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(kit: Kit, path
     log = kit.open(path)
     producer = ProducerIdentity(1, 0)
     kit.append(log, kit.batch(2, producer=producer, sequence=0, transactional=True))
-    assert log.active.aborted == []
+    assert log.held.active.aborted == []
     in_the_way = path / "00000000000000000000.txnindex"
     in_the_way.mkdir()
     kit.append(log, kit.marker(producer, committed=False))
     assert log.counters.write_errors == 1
-    assert log.aborted_between(0, 3) == [(1, 0)]
+    assert log.held.aborted_between(0, 3) == [(1, 0)]
     in_the_way.rmdir()
-    assert kit.open(path).aborted_between(0, 3) == [(1, 0)]
+    assert kit.open(path).held.aborted_between(0, 3) == [(1, 0)]
 
 
 @settings(max_examples=60)
@@ -143,5 +143,5 @@ def test_read_committed_against_a_list(kit: Kit, data: st.DataObject) -> None:
         check_invariants(log)
         first = data.draw(st.integers(0, log.stable_offset))
         limit = data.draw(st.integers(first, log.stable_offset))
-        found = log.aborted_between(first, limit)
+        found = log.held.aborted_between(first, limit)
         assert sorted(found) == sorted((p, f) for p, f, last in ended if last >= first and f < limit)
