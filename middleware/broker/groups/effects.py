@@ -74,7 +74,7 @@ class Effects:
         self._waiting.append(Answer(waiter, result))
 
     def answer_both(self, member: Member, error: TreecastError) -> None:
-        """Answers the open join and the open sync of a member."""
+        """Answers a member's open join and open sync with `error`."""
         for waiter in (member.join_waiter, member.sync_waiter):
             if waiter is not None:
                 self.answer(waiter, error)

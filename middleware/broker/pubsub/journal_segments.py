@@ -1,4 +1,4 @@
-"""What the journal's oldest segment still holds, and its move to the end of the log."""
+"""The journal's oldest segment: its messages and runs that are still needed move to the end of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group of type consumer leaves to its caller: notes for the log, and rows to write."""
+"""Effects of a group of type consumer: notes for the operator's log, and rows to write."""
 
 from __future__ import annotations
 
