@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+from treecast.middleware.api.private_file import Stamp, stamp_of
 from treecast.middleware.model.visitors import Visitor
 
 from .listening import Listeners, TlsSettings
@@ -275,9 +276,6 @@ def _peer(transport: asyncio.Transport) -> str:
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "a client that has gone"
 
 
-Stamp = tuple[tuple[int, int, int] | None, ...]
-
-
 class TlsFiles:
     """The files of a TLS listener, read again when they change. `context` is for new connections."""
 
@@ -286,6 +284,10 @@ class TlsFiles:
         self._settings = settings
         self._seen = self._stamp()
         self.context = tls_context(settings)
+
+    @property
+    def certificate(self) -> Path:
+        return self._settings.certificate
 
     def look(self, *, again: bool = False) -> bool:
         """Reads the files if they have changed, or `again`. Returns whether it has.
@@ -299,17 +301,9 @@ class TlsFiles:
         self.context = tls_context(self._settings)
         return True
 
-    def _stamp(self) -> Stamp:
+    def _stamp(self) -> tuple[Stamp | None, ...]:
         files = (self._settings.certificate, self._settings.key, self._settings.authority)
-        return tuple([_stamp_of(path) for path in files if path is not None])
-
-
-def _stamp_of(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return tuple([stamp_of(path) for path in files if path is not None])
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -176,6 +176,14 @@ def fingerprint(certificate: bytes) -> bytes:
         raise _wrong(f"this is no certificate: {error}") from error
 
 
+def end_of(certificate: bytes) -> float:
+    """Returns when a certificate in PEM ends, in seconds since 1970. Raises INVALID_REQUEST."""
+    try:
+        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+    except ValueError as error:
+        raise _wrong(f"this is no certificate: {error}") from error
+
+
 def is_coordinator(leaf: bytes, authority: bytes, now: float) -> bool:
     """Whether a certificate (DER) is a coordinator's, signed by the authority (PEM), and valid."""
     try:

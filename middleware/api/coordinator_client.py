@@ -378,6 +378,16 @@ class _Place:
         self.channel = open_channel(grpc.aio, target, _OPTIONS, secured)
         self.proven = False  # whether an answer has proven that the coordinator knows the key
         self.streams: set[Any] = set()  # calls whose answers are read
+        self._retired: list[Any] = []  # channels whose streams go on
+
+    def use(self, secured: Secured) -> None:
+        """Makes further calls with other credentials, such as a renewed certificate. Streams go on."""
+        self._retired.append(self.channel)
+        self.channel = open_channel(grpc.aio, self.target, _OPTIONS, secured)
+
+    async def close(self) -> None:
+        for channel in (*self._retired, self.channel):
+            await channel.close()
 
 
 class CoordinatorClient(CoordinatorCalls):
@@ -412,7 +422,12 @@ class CoordinatorClient(CoordinatorCalls):
 
     async def close(self) -> None:
         for place in self._places:
-            await place.channel.close()
+            await place.close()
+
+    def use(self, secured: Secured) -> None:
+        """Makes further calls with other credentials. Calls in progress end as they began."""
+        for place in self._places:
+            place.use(secured)
 
     # --- which coordinator
 

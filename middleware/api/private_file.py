@@ -1,4 +1,6 @@
-"""Files with secrets: mode 0600, and there whole, as before or as written, also after a power loss."""
+"""Files with secrets: mode 0600, and there whole, as before or as written, also after a power loss. And
+whether a file that people change is another one than before.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +23,15 @@ def write_private(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Returns what changes when a file is written or replaced; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

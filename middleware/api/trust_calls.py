@@ -80,12 +80,15 @@ class Follow(_Message, frozen=True):
 
 
 class Keys(_Message, frozen=True):
-    """The keys that hold, and who is expelled. `expelled`: serial numbers of certificates, as hex."""
+    """The keys that hold, and whose certificates. `expelled` and `known`: serial numbers, as hex; no other
+    certificate than those of `known` is accepted. None: of a version that told only who is expelled.
+    """
 
     generation: int
     current: int
     keys: dict[int, bytes]
     expelled: list[str] = []
+    known: list[str] | None = None
 
 
 class Alive(_Message, frozen=True):

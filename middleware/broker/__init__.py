@@ -14,7 +14,7 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
-from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
+from .directory import ALONE, DataDirectory, DataDirectoryError, Membership, Meta
 from .filtering import FilteredReads, content_filter
 from .internal import INTERNAL
 from .long_poll import FetchWait, LongPolls
@@ -110,6 +110,7 @@ __all__ = [
     "MemberIdRequired",
     "MemberIdentity",
     "Membership",
+    "Meta",
     "NOBODY",
     "NewTopic",
     "OffsetAtTime",

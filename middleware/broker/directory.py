@@ -18,7 +18,8 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -36,7 +37,7 @@ _RUNS, _STAMP = "runs", "stamp"
 _HARMLESS = {
     *(_LOCK, _META + ".new", "lost+found"),
     *("users.toml", "users.lock", "users.new"),  # users may be added before the first start
-    *("trust", "treecast.toml"),  # of `treecast init --secure`, and of a host that has just joined
+    *("trust", "treecast.toml", "secured.toml"),  # of `treecast init --secure`, and of a host that has joined
     *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
 }
 
@@ -126,6 +127,18 @@ class DataDirectory:
             os.close(lock)
             raise
         return cls(path, meta, lock, was_clean=clean, run=run, runs=runs)
+
+    @staticmethod
+    @contextmanager
+    def held(path: Path) -> Iterator[Meta | None]:
+        """Keeps daemons away from `path`, which exists. Yields what it is; None: no daemon has used it yet.
+        Raises DataDirectoryError, as if a daemon uses it now.
+        """
+        lock = _take_lock(path)
+        try:
+            yield _read_meta(path, None)
+        finally:
+            os.close(lock)
 
     @property
     def logs(self) -> Path:

@@ -7,8 +7,10 @@ import os
 import resource
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +32,7 @@ LITTLE_SPACE = 1 << 30
 PROBE_SECONDS = 1.0
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
+SOON_DAYS = 30  # before the end of a certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +254,20 @@ def _daemon(running: Running) -> Iterator[Finding]:
     else:
         yield Finding("open files", "ok", told)
     yield from (Finding("daemon", "bad", problem) for problem in status.problems)
+    yield from (_certificate(one, time.time()) for one in status.certificates)
     yield from (Finding("coordinator", "bad", text) for text in status.coordinator.missing)
     yield from _copies(running)
+
+
+def _certificate(one: pb.Certificate, now: float) -> Finding:
+    days = int((one.ends_at - now) // 86_400)
+    when = datetime.fromtimestamp(one.ends_at, UTC).strftime("%Y-%m-%d")
+    if days < 0:
+        return Finding("certificate", "bad", f"{one.what} ended on {when}: nobody accepts it any more")
+    said = f"{one.what} ends on {when}, in {days} days"
+    if days < SOON_DAYS:
+        return Finding("certificate", "slow", f"{said}: put another into its place, which is read at once")
+    return Finding("certificate", "ok", said)
 
 
 def _face(face: pb.Face, running: Running) -> Finding:

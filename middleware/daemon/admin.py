@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from treecast.middleware.model.visitors import Visitors
+from treecast.middleware.api.tls_listener import TlsListener
+from treecast.middleware.model.visitors import Limits, Visitors
 
 from .first_client import FirstClient
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .status import Subject
 
 
+HANDSHAKE_SECONDS: Final = 10.0
+
+
 class AdminServer:
     """The admin server. It takes over listening sockets and serves from `start` to `close`."""
 
@@ -33,7 +36,7 @@ class AdminServer:
         self._subject: Subject | None = None
         self._visitors = Visitors()
         self._admits: Callable[[], bool] = _always
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.AbstractServer | TlsListener] = []
         self._first = FirstClient("admin")
         self._runner: web.AppRunner | None = None
         self._trust: Trust | None = None
@@ -73,15 +76,21 @@ class AdminServer:
         loop = asyncio.get_running_loop()
         for listener in self._first.sockets:
             unix = listener.family == socket.AF_UNIX
+            if self._trust is not None and not unix and not _is_local(listener):
+                connections.trust = self._trust
+                self._servers.append(self._secured(listener, self._trust, made))
+                continue
             create = loop.create_unix_server if unix else loop.create_server
-            tls = None if unix or _is_local(listener) else self._tls(connections)
-            self._servers.append(await create(made, sock=listener, backlog=128, ssl=tls))
+            self._servers.append(await create(made, sock=listener, backlog=128))
 
-    def _tls(self, connections: AdminConnections) -> ssl.SSLContext | None:
-        if self._trust is None:
-            return None
-        connections.trust = self._trust
-        return self._trust.server
+    def _secured(
+        self, listener: socket.socket, trust: Trust, made: Callable[[], asyncio.Protocol]
+    ) -> TlsListener:
+        limits = self._visitors.limits
+        handshakes = Visitors(Limits(limits.most, max(limits.each // 2, 1), limits.new))
+        server = TlsListener(trust.server, handshakes, HANDSHAKE_SECONDS, lambda _: made())
+        server.open(listener)
+        return server
 
     async def close(self) -> None:
         """Stops accepting and closes. Safe to call twice."""

@@ -118,6 +118,8 @@ class Daemon:
         await self._show_control(self.subject)
         secured = self._joining.secured if self._joining is not None else None
         trust = secured.trust if secured is not None else None
+        if secured is not None:
+            self._certificates.add_files("the certificate of this host", secured.trust, secured.ends)
         self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own, trust)
         if self._joining is not None:
             self._opened(OpenListener("fabric", str(self._joining.address), None))

@@ -8,6 +8,9 @@ TLS here and hands the bytes of gRPC on to a port of loopback, and remembers who
   treecast-trust/1   any or none                 the authority, where the coordinator is
   others             -                           closed
 
+A connection is new until its holder has proven to be a host or an administrator. New ones are bounded from
+their acceptance on, before TLS (`api.tls_listener`), so no stranger keeps a host out.
+
 When a host is expelled its connections end at once (`drop_expelled`).
 """
 
@@ -16,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final, Protocol
 
 from treecast.middleware.api.certificates import Identity
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.tls_listener import Arrival, TlsListener
 from treecast.middleware.api.trust import Trust
 from treecast.middleware.api.trust_calls import (
     ALPN,
@@ -37,12 +42,13 @@ from treecast.middleware.api.trust_calls import (
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.visitors import Limits, Visitors
 
-from .listeners import bound_address, listen
+from .guard import door_limits, process_shares
+from .listeners import BACKLOG, bound_address, listen
 
 HANDSHAKE_SECONDS: Final = 10.0
 REQUEST_SECONDS: Final = 10.0  # that a caller of the authority may take for one request
-MOST_STRANGERS: Final = 256  # connections at a time whose holder has not proven to be a host
 _PIECE: Final = 64 * 1024
 
 _log = Log(__name__)
@@ -59,15 +65,20 @@ class Answers(Protocol):
 class Door:
     """A TLS listener in front of gRPC, from `open` to `close`. `authority`: None where no coordinator is."""
 
-    def __init__(self, trust: Trust, authority: Answers | None) -> None:
+    def __init__(self, trust: Trust, authority: Answers | None, limits: Limits | None = None) -> None:
+        """`limits`: on connections; None: this process' share."""
         self._trust = trust
         self._authority = authority
         self._inner = 0  # the port of gRPC on loopback
-        self._server: asyncio.Server | None = None
         self._callers: dict[int, Identity] = {}  # port of this end of a connection to gRPC -> whose it is
         self._open: dict[asyncio.Task[None], Identity | None] = {}
         self.refused: dict[str, int] = {}  # connections, by reason
         self._complaints = Complaints(self.refused, _log, "connection to the control address refused")
+        self.visitors = Visitors(limits or door_limits(process_shares()))
+        self._server = TlsListener(
+            trust.door([ALPN, H2]), self.visitors, HANDSHAKE_SECONDS, self._protocol, shaken=_arrived
+        )
+        self._server.report = self._complaints.count
 
     async def open(self, address: Address, inner: int) -> Address:
         """Listens at `address` for gRPC at port `inner` of loopback. Returns the bound address. Raises
@@ -75,16 +86,12 @@ class Door:
         """
         self._inner = inner
         listener = listen("control", address)
-        context = self._trust.door([ALPN, H2])
-        self._server = await asyncio.start_server(
-            self._serve, sock=listener, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
-        )
+        self._server.open(listener, BACKLOG)
         return bound_address(listener)
 
     async def close(self) -> None:
         """Ends all connections. Safe to call twice."""
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -105,12 +112,21 @@ class Door:
 
     # --- connections
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _protocol(self, arrival: Arrival) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader()
+        return asyncio.StreamReaderProtocol(reader, partial(self._serve, arrival))
+
+    async def _serve(
+        self, arrival: Arrival, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
+        arrival.task = task
         tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
         identity, protocol = self._trust.holder(tls), tls.selected_alpn_protocol()
         self._open[task] = identity
+        if identity is not None and self._trust.accepts(identity):
+            arrival.known()
         try:
             if protocol == ALPN and self._authority is not None:
                 await self._talk(self._authority, reader, writer, identity)
@@ -122,6 +138,7 @@ class Door:
             pass  # it has left, was silent, or is dropped
         finally:
             del self._open[task]
+            arrival.left()
             writer.transport.abort()
 
     def _refuse(self, reason: str, why: str, writer: asyncio.StreamWriter) -> None:
@@ -156,9 +173,6 @@ class Door:
         writer: asyncio.StreamWriter,
         identity: Identity | None,
     ) -> None:
-        if identity is None and sum(one is None for one in self._open.values()) > MOST_STRANGERS:
-            self._refuse("CROWDED", "too many strangers at a time", writer)
-            return
         try:
             request = await _request(reader)
             if isinstance(request, Hello):
@@ -177,6 +191,10 @@ class Door:
             await _say(writer, Refusal(Fault.INTERNAL.name, Fault.INTERNAL.value))
         writer.close()
         await writer.wait_closed()
+
+
+def _arrived(arrival: Arrival) -> None:
+    """A handshake is done: the connection counts until it ends."""
 
 
 async def _request(reader: asyncio.StreamReader) -> Request:

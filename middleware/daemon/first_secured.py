@@ -1,4 +1,4 @@
-"""`treecast init --secure`: the files of a secured cluster's first host, before its daemon has ever run."""
+"""`treecast init --secure`: the files of a secured cluster's first host, while its daemon is stopped."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from treecast.middleware.api.trust_files import (
     is_secured,
     make_folder,
 )
+from treecast.middleware.broker import DataDirectory, Meta
 from treecast.middleware.broker.access import Content, User
 from treecast.middleware.control.hosts import check_name
 from treecast.middleware.control.trust.authority import found_authority
@@ -31,7 +32,7 @@ from treecast.middleware.storage.disk import make_directory
 from .tokens import kept_token
 from .users_file import FILE, change_users
 
-CONFIG: Final = "treecast.toml"
+CONFIGS: Final = ("treecast.toml", "secured.toml")  # the first that is free
 _PORTS: Final = {"kafka_tls": 9093, "mqtt_tls": 8883, "amqp_tls": 5671, "control": 7671, "fabric": 7672}
 
 
@@ -39,14 +40,45 @@ def make_secured(data: Path, name: str, address: str, administrator: str, passwo
     """Makes the authority, this host's certificate, the first administrator, and a configuration, whose path
     it returns. `address`: of this machine, at which hosts and applications reach it.
 
-    Raises TreecastError, or OSError. A cluster that exists keeps its id.
+    Raises TreecastError, or OSError. A cluster that exists keeps its id, and what it holds.
     """
     check_name(name)
     if is_secured(data):
         raise TreecastError(Fault.INVALID_REQUEST, f"{data} is of a secured host already")
     make_directory(str(data))
-    known = kept_token(data)
-    cluster_id = known.cluster_id if known is not None else new_cluster_id(secrets.randbits(128))
+    with DataDirectory.held(data) as known:
+        if known is not None:
+            _check_first(data, known, name)
+        _make(data, _cluster_id(data, known), name, address, administrator, password)
+        return _configuration(data, name, address)
+
+
+def _check_first(data: Path, known: Meta, name: str) -> None:
+    """Raises INVALID_REQUEST unless the directory is of host `name`, alone or with the coordinator."""
+    member = known.membership
+    if member is not None and member.coordinator:
+        raise TreecastError(
+            Fault.INVALID_REQUEST,
+            f"{data} is of host {member.name}, whose cluster has its coordinator at {member.coordinator}: run"
+            " `treecast init --secure` in the data directory of the daemon there, while all hosts are stopped;"
+            f" {member.name} then joins with `treecast up --join-token`, by a token of its own",
+        )
+    if member is not None and member.name != name:
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"{data} is of host {member.name!r}, not {name!r}: give --name {member.name}"
+        )
+
+
+def _cluster_id(data: Path, known: Meta | None) -> str:
+    if known is not None:
+        return known.cluster_id
+    token = kept_token(data)
+    return token.cluster_id if token is not None else new_cluster_id(secrets.randbits(128))
+
+
+def _make(
+    data: Path, cluster_id: str, name: str, address: str, administrator: str, password: bytes
+) -> None:
     folder = make_folder(data)
     authority = found_authority(folder, cluster_id, time.time)
     # Before the host's certificate, which makes it a secured host: that never serves without users.
@@ -58,7 +90,6 @@ def make_secured(data: Path, name: str, address: str, administrator: str, passwo
         made = certificates.new_key()
         write_private(folder / key, made)
         write_private(folder / certificate, authority.give_own(certificates.request(made), subject))
-    return _configuration(data, name, address)
 
 
 def _numbers(address: str) -> tuple[str, ...]:
@@ -72,7 +103,9 @@ def _with(content: Content, name: str, password: bytes) -> Content:
 
 
 def _configuration(data: Path, name: str, address: str) -> Path:
-    """Writes the settings of this host: TLS for other machines, and plain faces on loopback alone."""
+    """Writes the settings of this host: TLS for other machines, and plain faces on loopback alone. A file
+    that is there stays.
+    """
     where = address or "127.0.0.1"
     host = f"[{where}]" if ":" in where else where
     lines = [f'name = "{name}"', f'data = "{data}"', ""]
@@ -82,6 +115,7 @@ def _configuration(data: Path, name: str, address: str) -> Path:
             f'{face}_tls_certificate = "{make_folder(data) / HOST_CERTIFICATE}"',
             f'{face}_tls_key = "{make_folder(data) / HOST_KEY}"',
         ]
-    path = data / CONFIG
+    free = [one for one in CONFIGS if not (data / one).exists()]
+    path = data / (free or CONFIGS)[0]
     write_private(path, ("\n".join(lines) + "\n").encode())
     return path

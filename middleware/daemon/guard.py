@@ -36,6 +36,7 @@ _GROWN: Final = 16 << 20  # bytes of resident memory
 _LOOKS: Final = 5.0  # seconds between looks at it
 NEW_SECONDS: Final = 10.0
 _MOST_NEW: Final = 4096
+_STRANGERS: Final = 256  # at the control address of a secured host, who have not proven who they are
 _MOST_ADMIN: Final = 128
 _MOST_CONTROL: Final = 4096
 _SCARCE: Final = 256  # with fewer, the admin and control addresses share those of files
@@ -71,6 +72,15 @@ def process_shares(each: int = 0) -> Shares:
     return shares_of(limit, kept_of(limit), each)
 
 
+def door_limits(shares: Shares) -> Limits:
+    """Returns the limits of a secured host's control address. A connection there takes three descriptors:
+    its own, and both ends of the one behind it.
+    """
+    most = max(shares.control // 3, 8)
+    new = min(max(most // 2, 4), _STRANGERS)
+    return Limits(most, max(most // 4, 8), new, NEW_SECONDS, max(new // 4, 2))
+
+
 def descriptors_left() -> int:
     """Returns how many descriptors the faces leave to the other listeners, at the present limit."""
     return process_shares().left
@@ -104,7 +114,7 @@ class Guard:
     def face(self, counters: FaceCounters, *, logs_in: bool) -> Visitors:
         """Returns the limits of a face. `logs_in`: whether its protocol begins with a log-in."""
         shares = self.shares
-        limits = Limits(shares.faces, shares.each, shares.new, NEW_SECONDS)
+        limits = Limits(shares.faces, shares.each, shares.new, NEW_SECONDS, max(shares.new // 4, 8))
         before = self.before if logs_in else None
         return self._added(Visitors(limits, self.memory, before, counters, self._faces))
 

@@ -25,7 +25,7 @@ from treecast.middleware.model.web_callers import WebCallers
 from .admin_connections import AdminConnections
 from .host_names import own_names
 from .metrics import Observed, encode
-from .status import Subject, take_status
+from .status import Subject, ends_of, take_status
 from .view import list_groups, list_partitions, view_process
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,6 +106,7 @@ class Pages:
             calls=joined.calls() if joined is not None else None,
             coordinator=joined.coordinator() if joined is not None else None,
             troubles=subject.troubles,
+            certificates=ends_of(subject),
             left_out={
                 "partitions": partitions.left_out,
                 "groups": groups.groups_left_out,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
@@ -253,6 +254,8 @@ class JoinedHost:
     def problems(self) -> Sequence[str]:
         said = (self._neighbours.place.trouble, self.isolation(), self._joining.link.wanted)
         found = [text for text in said if text]
+        if self._joining.secured is not None:
+            found += self._joining.secured.problems(time.time())
         if (refusal := self._joining.link.not_attached) is not None:
             found.append(f"the coordinator does not let this host attach: {refusal.detail}")
         if self._joining.directory_is_old:

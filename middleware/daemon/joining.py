@@ -55,6 +55,7 @@ from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
 from .settings import STORE, Settings, given_carriers
 from .tokens import FILE, given_token, is_one_time, keep_token, kept_token
+from .users_file import users_path
 
 if TYPE_CHECKING:
     from treecast.middleware.control.cluster_state import ClusterState
@@ -229,8 +230,10 @@ class Joining:
 
         refuse_plain(settings)
         if not secured:
-            await join_secured(self._data, self._target(), given, settings.name, settings.fabric)
-        self.secured = Secured(self._data, settings.name, settings.fabric)
+            await join_secured(
+                self._data, self._target(), given, settings.name, settings.fabric, users_path(settings)
+            )
+        self.secured = Secured(self._data, settings.name, settings.fabric, users_path(settings))
         await self.secured.open(self._target())
 
     def _joining_token(self) -> JoinToken:

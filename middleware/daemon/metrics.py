@@ -39,6 +39,7 @@ class Observed:
     coordinator: pb.CoordinatorStatus | None = None
     calls: CoordinatorCounts | None = None
     troubles: Troubles | None = None
+    certificates: Sequence[tuple[str, float]] = ()  # what each is, and its end, in seconds since the epoch
 
 
 class Observation:
@@ -55,6 +56,8 @@ class Observation:
         yield from _process(observed.process, observed.started_at)
         if observed.troubles is not None:
             yield from _room(observed.troubles)
+        if observed.certificates:
+            yield _ends(observed.certificates)
         yield from _numbers("treecast_storage", observed.counters.storage, "storage")
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")
@@ -113,6 +116,14 @@ def _room(troubles: Troubles) -> Iterator[Metric]:
     yield _gauge(
         "treecast_descriptors_used_up", "1 while clients are turned away for lack of file descriptors.", full
     )
+
+
+def _ends(certificates: Sequence[tuple[str, float]]) -> Metric:
+    doc = "End of a certificate that the daemon serves with, since the Unix epoch."
+    family = GaugeMetricFamily("treecast_certificate_end_seconds", doc, labels=["certificate"])
+    for what, at in certificates:
+        family.add_metric([what.removeprefix("the certificate of ")], at)
+    return family
 
 
 def _metric(field: str) -> str:

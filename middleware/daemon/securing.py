@@ -1,12 +1,13 @@
 """`Secured`: the trust of a secured host while its daemon runs, and the authority where the coordinator is.
 
 It follows the authority: keys and expulsions arrive within milliseconds. It renews this host's certificate
-when a third of its time is left.
+when a third of its time is left, and where the authority is the administrator's as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from treecast.middleware.api import certificates, trust_client
-from treecast.middleware.api.certificates import HOST, Subject
+from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Subject
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.lasting import BackOff
@@ -25,6 +26,9 @@ from treecast.middleware.api.trust import Trust
 from treecast.middleware.api.trust_calls import Joined, Keys
 from treecast.middleware.api.trust_files import (
     ADDRESS,
+    ADMINISTRATOR_CERTIFICATE,
+    ADMINISTRATOR_KEY,
+    AUTHORITY,
     AUTHORITY_KEY,
     FOLDER,
     HOST_CERTIFICATE,
@@ -41,12 +45,11 @@ from .door import Door
 from .listeners import StartError
 from .settings import Settings
 from .tokens import text_of
-from .users_file import FILE as USERS
 
 PLAIN: Final = ("kafka", "amqp", "mqtt", "stare")  # listeners without TLS
 _RENEW: Final = 132 * 86_400.0  # seconds before the end of a certificate
+_SOON: Final = 30 * 86_400.0  # seconds before its end, from which it is a problem
 _LOOK: Final = 3600.0  # seconds between looks at the certificate's end
-_RESTART: Final = "restart the daemon within the months that the old one is still valid: it serves with that"
 
 _log = Log(__name__)
 
@@ -54,9 +57,13 @@ _log = Log(__name__)
 class Secured:
     """The trust of the host `name` whose data directory is `data`, from `open` to `close`."""
 
-    def __init__(self, data: Path, name: str, fabric: str) -> None:
-        """`fabric`: the address of its fabric, for its certificate. Raises StartError."""
+    def __init__(self, data: Path, name: str, fabric: str, users: Path) -> None:
+        """`fabric`: the address of its fabric, for its certificate. `users`: this host's file of users, which
+        hosts that join get a copy of. Raises StartError.
+        """
         self._data = data
+        self._users_file = users
+        self._not_renewed = ""  # why, if that was tried
         self._addresses = own_addresses(fabric)
         self._tasks: list[asyncio.Task[None]] = []
         self._target = ""
@@ -77,15 +84,20 @@ class Secured:
         if not (self._data / FOLDER / AUTHORITY_KEY).exists():
             return None
         made = Authority(self._data / FOLDER, time.time, self._users)
+        made.catch_up(self.trust.keys)
         self.trust.learn(made.keys())
         made.on_keys.append(self.trust.learn)
         return made
 
     def _users(self) -> str:
         try:
-            return (self._data / USERS).read_text(encoding="utf-8")
-        except OSError:
+            return self._users_file.read_text(encoding="utf-8")
+        except FileNotFoundError:
             return ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise TreecastError(
+                Fault.STORAGE, f"the coordinator cannot read its file of users {self._users_file}"
+            ) from error
 
     def _changed(self, keys: Keys) -> None:
         self.door.drop_expelled()
@@ -145,12 +157,16 @@ class Secured:
         followed meanwhile.
         """
         while True:
-            if self.trust.identity.until - time.time() < _RENEW:
-                try:
+            try:
+                if self.trust.identity.until - time.time() < _RENEW:
                     await self._renew()
-                    _log.info("certificate renewed", until=int(self.trust.identity.until), advice=_RESTART)
-                except (TreecastError, OSError) as error:
-                    _log.warning("certificate is not renewed", reason=error)
+                    _log.info("certificate renewed", until=int(self.trust.identity.until))
+                if self.authority is not None:
+                    self._renew_administrator(self.authority)
+                self._not_renewed = ""
+            except (TreecastError, OSError) as error:
+                self._not_renewed = str(error)
+                _log.warning("certificate is not renewed", reason=error)
             await asyncio.sleep(_LOOK)
 
     async def _renew(self) -> None:
@@ -163,12 +179,52 @@ class Secured:
         write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject))
         self.trust.read_again()
 
+    def _renew_administrator(self, authority: Authority) -> None:
+        """Renews the administrator's certificate, if it is here and was not expelled."""
+        folder = self.trust.folder
+        if not (folder / ADMINISTRATOR_KEY).exists() or not (folder / ADMINISTRATOR_CERTIFICATE).exists():
+            return
+        found = certificates.identity_of((folder / ADMINISTRATOR_CERTIFICATE).read_bytes())
+        if found.until - time.time() >= _RENEW or not authority.holds(found):
+            return
+        asked = certificates.request((folder / ADMINISTRATOR_KEY).read_bytes())
+        made = authority.give_own(asked, Subject(found.cluster_id, ADMINISTRATOR, found.name))
+        write_private(folder / ADMINISTRATOR_CERTIFICATE, made)
+        _log.info("administrator's certificate renewed", administrator=found.name)
+
+    # --- for operators
+
+    def problems(self, now: float) -> list[str]:
+        """Returns what is wrong with this host's trust, each a sentence. `now`: seconds since 1970."""
+        found = [self.trust.trouble, self.authority.trouble if self.authority is not None else ""]
+        for what, until in self.ends():
+            if until - now < _SOON:
+                days = max(math.floor((until - now) / 86_400), 0)
+                reason = f": {self._not_renewed}" if self._not_renewed else ""
+                found.append(f"{what} ends in {days} days and is not renewed{reason}")
+        return [text for text in found if text]
+
+    def ends(self) -> list[tuple[str, float]]:
+        """Returns the certificates of this host, and when each ends, in seconds since 1970."""
+        folder, found = self.trust.folder, [("the certificate of this host", self.trust.identity.until)]
+        for what, file in (
+            ("the certificate of the authority", AUTHORITY),
+            ("the certificate of the administrator", ADMINISTRATOR_CERTIFICATE),
+        ):
+            try:
+                found.append((what, certificates.end_of((folder / file).read_bytes())))
+            except (OSError, TreecastError):
+                continue  # not every host has them; what cannot be used is said where it is used
+        return found
+
     # --- the coordinator
 
     def client(self, target: str) -> CoordinatorClient:
         """Returns the client of the coordinator, which calls by this host's certificate."""
         cluster_id, secured = self.trust.identity.cluster_id, self.trust.channel_credentials()
-        return CoordinatorClient(target, None, cluster_id=cluster_id, secured=secured)
+        made = CoordinatorClient(target, None, cluster_id=cluster_id, secured=secured)
+        self.trust.on_renewed.append(lambda: made.use(self.trust.channel_credentials()))
+        return made
 
     def admission(self, state: Callable[[], ClusterState | None]) -> CertifiedAdmission:
         """Returns who may call the coordinator in this daemon. `state`: its present one, which another
@@ -183,8 +239,12 @@ class Secured:
         return CertifiedAdmission(self.trust.identity.cluster_id, self.door.caller, name_of)
 
 
-async def join_secured(data: Path, target: str, given: str, name: str, fabric: str) -> None:
-    """Joins a secured cluster by a one-time token. Waits while nobody answers. Raises StartError."""
+async def join_secured(
+    data: Path, target: str, given: str, name: str, fabric: str, users: Path
+) -> None:
+    """Joins a secured cluster by a one-time token. Waits while nobody answers. `users`: where this host's
+    file of users is to be. Raises StartError.
+    """
     if not target:
         raise StartError(
             "a one-time join token needs --join HOST:PORT, the control address of the coordinator"
@@ -195,7 +255,7 @@ async def join_secured(data: Path, target: str, given: str, name: str, fabric: s
             token = OneTimeToken.parse(text_of(given))
             first = target.split(",")[0].strip()
             joined = await trust_client.join(
-                first, token, name, own_addresses(fabric), data, partial(_keep_users, data)
+                first, token, name, own_addresses(fabric), data, partial(_keep_users, users)
             )
             _log.info("host has a certificate", host=name, cluster=joined.cluster_id)
             return
@@ -212,9 +272,9 @@ async def join_secured(data: Path, target: str, given: str, name: str, fabric: s
         await asyncio.sleep(back_off.pause())
 
 
-def _keep_users(data: Path, joined: Joined) -> None:
-    if joined.users and not (data / USERS).exists():
-        write_private(data / USERS, joined.users.encode())
+def _keep_users(users: Path, joined: Joined) -> None:
+    if joined.users and not users.exists():
+        write_private(users, joined.users.encode())
 
 
 def refuse_plain(settings: Settings) -> None:

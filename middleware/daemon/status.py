@@ -141,6 +141,9 @@ class WatchedFiles(Protocol):
     def troubles(self) -> Sequence[str]:
         """Why some cannot be used as they are now, each as a sentence."""
 
+    def ends(self) -> Sequence[tuple[str, float]]:
+        """Returns what each certificate is, in words, and when it ends, in seconds since 1970."""
+
 
 class Listening(Protocol):
     """Looks after the addresses of listeners."""
@@ -193,7 +196,13 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         coordinator=await subject.joined.ask_coordinator() if subject.joined is not None else None,
         hosts=subject.joined.hosts() if subject.joined is not None else (),
         problems=_problems(subject),
+        certificates=[pb.Certificate(what=what, ends_at=at) for what, at in ends_of(subject)],
     )
+
+
+def ends_of(subject: Subject) -> Sequence[tuple[str, float]]:
+    """Returns the ends of all certificates that this daemon serves with."""
+    return subject.certificates.ends() if subject.certificates is not None else ()
 
 
 def _face(subject: Subject, face: OpenListener) -> pb.Face:

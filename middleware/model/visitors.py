@@ -1,7 +1,8 @@
 """Limits on the connections of one listener: how many, of one address, and how many that are not known yet.
 
 A connection is NEW until its client has logged in, or, where nobody logs in, has sent a whole request. A NEW
-connection gives way to a newer one, and ends after `new_seconds`, so silent ones keep nobody out. Pure.
+connection gives way to a newer one, at first of its own address, and ends after `new_seconds`, so silent ones
+keep nobody out. Pure.
 
     state   enters     is known    time is over, or room is needed   leaves
     NEW     -          KNOWN       GONE, is aborted                  GONE
@@ -33,13 +34,14 @@ class Stage(enum.Enum):
 
 class Limits(Struct, frozen=True):
     """The limits of one listener. `most`: its connections. `each`: those of one address that is not this
-    machine's. `new`: those that are not known yet.
+    machine's. `new`: those that are not known yet; `new_each`: of them those of one address.
     """
 
     most: int = UNLIMITED
     each: int = UNLIMITED
     new: int = UNLIMITED
     new_seconds: float = 10.0
+    new_each: int = UNLIMITED
 
 
 class Admitted(Holder, Protocol):
@@ -81,6 +83,7 @@ class Visitors:
         self.before = before if before is not None else self.memory
         self._counters = counters if counters is not None else FaceCounters()
         self._new: dict[Visitor, float] = {}  # when they came, earliest first
+        self._new_of: dict[str, dict[Visitor, None]] = {}  # the same by address
         self._each: dict[str, int] = {}
         self._count = 0
         self._total = total if total is not None else Total()
@@ -101,6 +104,8 @@ class Visitors:
         if address != LOCAL and self._each.get(address, 0) >= limits.each:
             self._counters.connections_refused += 1
             return None
+        if address != LOCAL and len(of := self._new_of.get(address, {})) >= limits.new_each:
+            next(iter(of)).end()
         if self._new and (self._full or len(self._new) >= limits.new):
             next(iter(self._new)).end()
         if self._full:
@@ -108,6 +113,7 @@ class Visitors:
             return None
         visitor = Visitor(self, address, connection)
         self._new[visitor] = now
+        self._new_of.setdefault(address, {})[visitor] = None
         self._count += 1
         self._total.count += 1
         if address != LOCAL:
@@ -132,12 +138,17 @@ class Visitors:
 
     def known(self, visitor: Visitor) -> None:
         self._new.pop(visitor, None)
+        of = self._new_of.get(visitor.address)
+        if of is not None:
+            of.pop(visitor, None)
+            if not of:
+                del self._new_of[visitor.address]
 
     def outdone(self) -> None:
         self._counters.connections_refused += 1
 
     def left(self, visitor: Visitor) -> None:
-        self._new.pop(visitor, None)
+        self.known(visitor)
         self._count -= 1
         self._total.count -= 1
         if visitor.address in self._each:

@@ -46,14 +46,19 @@ class SegmentKeys:
         self._later(SWITCH_SECONDS, lambda: self._switch(keys))
         self._later(DROP_SECONDS, lambda: self._drop(keys))
 
+    def _hold(self, keys: Keys) -> bool:
+        """Whether these are the last ones: what was told since may be of certificates alone."""
+        last = self._trust.keys
+        return last is keys or (last.current == keys.current and last.keys.keys() == keys.keys.keys())
+
     def _switch(self, keys: Keys) -> None:
-        if keys is self._trust.keys:
+        if self._hold(keys) and self._ring.current != keys.current:
             self._ring.use(keys.current)
+            _log.info("key of segments changed", key=keys.current, valid=len(keys.keys))
 
     def _drop(self, keys: Keys) -> None:
-        if keys is self._trust.keys:
+        if self._hold(keys):
             self._ring.keep(keys.keys)
-            _log.info("key of segments changed", key=keys.current, valid=len(keys.keys))
 
     def end(self) -> None:
         """Takes no further keys."""

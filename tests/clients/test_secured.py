@@ -45,10 +45,12 @@ class Cluster:
         self.daemons[name] = daemon
         return daemon.start()
 
-    def join(self, name: str, token: str) -> DaemonProcess:
+    def join(self, name: str, token: str, *flags: str) -> DaemonProcess:
         file = self.folder / f"token-of-{name}"
         file.write_text(token)
-        return self.start(name, "--join", self.daemons["h1"].control, "--join-token", f"@{file}")
+        return self.start(
+            name, "--join", self.daemons["h1"].control, "--join-token", f"@{file}", *flags
+        )
 
     def close(self) -> None:
         for daemon in reversed(self.daemons.values()):
@@ -177,6 +179,83 @@ def test_plain_faces_for_other_machines_are_refused(cluster: Cluster) -> None:
     cluster.daemons["h1"].stop()
     with pytest.raises(DaemonFailed, match="over TLS only; use --kafka-tls"):
         cluster.start("h1", "--kafka", "0.0.0.0:0")  # refused before anything listens there
+
+
+def test_new_hosts_get_the_file_of_users_that_the_coordinator_uses(cluster: Cluster) -> None:
+    """`--access-file` at either host, or none."""
+    first = cluster.daemons["h1"]
+    first.stop()
+    first.clean_up()
+    shared = cluster.folder / "shared.toml"
+    (cluster.data / "users.toml").rename(shared)
+    first = cluster.start("h1", "--access-file", str(shared))
+    own = cluster.folder / "own.toml"
+    second = cluster.join("h2", cluster.run("token", "create"), "--access-file", str(own))
+    third = cluster.join("h3", cluster.run("token", "create"))
+    assert own.read_text() == shared.read_text() == (cluster.folder / "h3" / "users.toml").read_text()
+    produce(first, [b"one"])
+    assert consume(second, 1) == [b"one"] == consume(third, 1)
+
+
+def test_status_and_doctor_say_what_is_wrong_with_the_trust(cluster: Cluster) -> None:
+    """At the host that is refused: why; everywhere: when certificates end."""
+    second = cluster.join("h2", cluster.run("token", "create"))
+    environment = {"TREECAST_RUNTIME_DIR": str(second.runtime_dir)}
+    fine = treecast("doctor", **environment)
+    assert "the certificate of this host ends on" in fine.stdout, fine.stdout
+    assert "refuses" not in fine.stdout
+    cluster.run("hosts", "expel", "h2")
+    eventually(lambda: "the authority refuses this host" in treecast("status", **environment).stdout)
+    doctor = treecast("doctor", **environment)
+    assert doctor.returncode == 1
+    assert "was expelled from this cluster" in doctor.stdout
+
+
+def test_a_cluster_that_exists_becomes_a_secured_one(tmp_path: Path) -> None:
+    """Its topics stay. Where it cannot be done, words say why and where; nothing is changed."""
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    daemons = {name: DaemonProcess(tmp_path / name, ["--name", name, *FLAGS]) for name in ("h1", "h2")}
+    first, second = daemons.values()
+
+    def init(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+        flags = ("--secure", "--name", name, "--password-file", str(tmp_path / "password"))
+        return treecast("init", *flags, "--data", str(tmp_path / words[0] if words else tmp_path / name))
+
+    try:
+        first.start()
+        joined = ("--join", first.control, "--join-token", f"@{first.data / 'join-token'}")
+        second.flags += joined
+        second.start()
+        producer = KafkaProducer(bootstrap_servers=first.kafka)
+        producer.send("orders", b"before").get(LONG)
+        producer.close()
+        running = init("h1")
+        assert running.returncode == 1
+        assert "is in use by another daemon" in running.stderr
+        second.stop()
+        first.stop()
+        other = init("h2")
+        assert other.returncode == 1
+        assert "run `treecast init --secure` in the data directory of the daemon there" in other.stderr
+        named = init("h9", "h1")
+        assert "give --name h1" in named.stderr
+        assert not (first.data / "trust").exists()
+        made = init("h1")
+        assert made.returncode == 0, made.stderr
+        assert "is of a secured host already" in init("h1").stderr
+        first.start()
+        token = treecast("token", "create", "--data", str(first.data)).stdout.strip()
+        (tmp_path / "once").write_text(token)
+        second.flags = [*second.flags[: -len(joined)], "--join", first.control]
+        second.flags += ["--join-token", f"@{tmp_path / 'once'}"]
+        second.start()
+        produce(first, [b"after"])
+        assert consume(second, 2) == [b"before", b"after"]
+    finally:
+        for daemon in (second, first):
+            if daemon.running:
+                daemon.stop()
+            daemon.clean_up()
 
 
 def everything_below(folder: Path) -> bytes:

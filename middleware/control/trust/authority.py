@@ -73,6 +73,7 @@ class Authority:
         self.ledger = ledgers.read_ledger((folder / LEDGER).read_bytes())
         self._changed: asyncio.Event = asyncio.Event()
         self.on_keys: list[Callable[[Keys], None]] = []
+        self.trouble = ""  # for people
 
     def keys(self) -> Keys:
         return self.ledger.serving()
@@ -83,14 +84,34 @@ class Authority:
             serial_text(identity.serial)
         )
 
+    def _not_held(self, identity: Identity) -> TreecastError:
+        known = self.ledger.knows(serial_text(identity.serial))
+        why = "was expelled from this cluster" if known else "has a certificate that the authority does not know"
+        return _refused(f"{identity.words} {why}: it may join again with a new token")
+
+    def catch_up(self, keys: Keys) -> None:
+        """Takes what this host's own copy knows, and the ledger, which was restored, has forgotten."""
+        if keys.generation > self.ledger.generation:
+            known = ledgers.with_expelled(self.ledger, keys.expelled, self._clock())
+            self._pass(known, keys.generation, "this host")
+
+    def _pass(self, ledger: Ledger, heard: int, who: str) -> None:
+        """Goes beyond a generation that this ledger lacks: it is an older state of the one that told it."""
+        lost = heard - ledger.generation
+        self._store(ledgers.caught_up(ledger, heard, secrets.token_bytes(KEY_BYTES)))
+        self.trouble = (
+            f"the ledger of the authority was restored to an older state: {who} has heard of {lost} changes"
+            " that it lacks. Hosts that joined since are refused and need new tokens; expel again whom you"
+            " expelled since: `treecast hosts list` shows all that it knows"
+        )
+        _log.error("ledger is an older state", heard_by=who, lost=lost, generation=self.ledger.generation)
+
     # --- calls
 
     def answer(self, request: Request, caller: Identity | None) -> Answer:
         """Answers a call. `caller`: who has proven to be it. Raises the refusal."""
         if caller is not None and not self.holds(caller):
-            raise _refused(
-                f"{caller.words} was expelled from this cluster: it may join again with a new token"
-            )
+            raise self._not_held(caller)
         if isinstance(request, Hello):
             return Certificates(self._certificate)
         if isinstance(request, Join):
@@ -117,9 +138,11 @@ class Authority:
     async def follow(self, request: Follow, caller: Identity | None) -> AsyncGenerator[Answer, None]:
         """Yields the keys whenever they change, and signs of life, until the caller is expelled."""
         identity, generation = _need(caller, HOST), request.generation
+        if generation > self.ledger.generation and self.holds(identity):
+            self._pass(self.ledger, generation, identity.words)
         while True:
             if not self.holds(identity):
-                raise _refused(f"{identity.words} was expelled from this cluster")
+                raise self._not_held(identity)
             changed = self._changed
             if self.ledger.generation != generation:
                 generation = self.ledger.generation

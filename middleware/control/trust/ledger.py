@@ -9,6 +9,7 @@ expulsion keeps none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 KEY_BYTES: Final = 32
 MAX_KEY: Final = 0xFFFF  # a segment has 16 bits for the number
+MAX_LOST: Final = MAX_KEY // 2  # generations that a restored ledger may lack
 MAX_OPEN_TOKENS: Final = 10_000
 KEEP_TOKENS: Final = 7 * 86_400.0  # seconds after the end of a token
 
@@ -58,7 +60,12 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
         """Returns what hosts are told."""
         keys = {number: bytes.fromhex(key) for number, key in self.keys.items()}
         refused = [serial for serial, one in self.certificates.items() if one.expelled]
-        return Keys(self.generation, self.current, keys, refused)
+        known = [serial for serial, one in self.certificates.items() if not one.expelled]
+        return Keys(self.generation, self.current, keys, refused, known)
+
+    def knows(self, serial: str) -> bool:
+        """Whether it has given out this certificate: one of a ledger that was lost is unknown."""
+        return serial in self.certificates
 
     def is_expelled(self, serial: str) -> bool:
         """Whether a certificate is refused. One that this ledger does not know is, too: it is of a ledger
@@ -135,8 +142,9 @@ def used(ledger: Ledger, id: str, digest: str, name: str, key: str, now: float) 
 
 
 def with_certificate(ledger: Ledger, serial: str, name: str, role: str, until: float) -> Ledger:
+    """Returns the ledger with one more certificate, of which all hosts are told: a new generation."""
     known = {**ledger.certificates, serial: Certificate(name, role, until)}
-    return replace(ledger, certificates=known)
+    return replace(ledger, certificates=known, generation=ledger.generation + 1)
 
 
 def without_ended(ledger: Ledger, now: float) -> Ledger:
@@ -198,6 +206,33 @@ def _without_tokens(ledger: Ledger, name: str, now: float) -> dict[str, Token]:
 def rotate(ledger: Ledger, key: bytes) -> Ledger:
     """Returns the ledger with a new current key and the one before it."""
     return _with_key(ledger, key, {ledger.current: ledger.keys[ledger.current]})
+
+
+def caught_up(ledger: Ledger, heard: int, key: bytes) -> Ledger:
+    """Returns a ledger that was restored to an older state, beyond generation `heard` of which hosts know.
+
+    Its new key has a number that no lost generation has used: each of them used one at most. Raises
+    INVALID_REQUEST if so many generations cannot have been lost.
+    """
+    lost = heard - ledger.generation
+    if lost > MAX_LOST:
+        raise TreecastError(
+            Fault.INVALID_REQUEST, f"generation {heard} is {lost} after that of the authority's ledger"
+        )
+    kept = {ledger.current: ledger.keys[ledger.current]}
+    number = (ledger.current + lost) % MAX_KEY + 1
+    keys = {**kept, number: key.hex()}
+    return replace(ledger, generation=heard + 1, current=number, keys=keys)
+
+
+def with_expelled(ledger: Ledger, serials: Iterable[str], now: float) -> Ledger:
+    """Returns the ledger in which certificates are refused that it had forgotten to be."""
+    marked = {
+        serial: replace(one, expelled=now)
+        for serial in serials
+        if (one := ledger.certificates.get(serial)) is not None and not one.expelled
+    }
+    return replace(ledger, certificates={**ledger.certificates, **marked}) if marked else ledger
 
 
 def _with_key(ledger: Ledger, key: bytes, before: dict[int, str]) -> Ledger:

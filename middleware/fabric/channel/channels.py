@@ -16,17 +16,19 @@ import secrets
 import socket
 import time
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Protocol, cast
+from typing import cast
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.tls_listener import Arrival, TlsListener
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import Passes
+from treecast.middleware.model.visitors import Visitors
 
 from .advice import next_step
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
@@ -42,7 +44,7 @@ from .ports import connect, listening
 from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
-from .tls import ChannelTls
+from .tls import ChannelTls, strangers
 from .values import Answer, ChannelError, PeerStatus
 
 _log = Log("treecast.channel")
@@ -63,13 +65,6 @@ _NOT_ACCEPTED = {
     Problem.REFUSED,
 }
 _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
-
-
-class _Listening(Protocol):
-    """A server of asyncio (`sockets`: a tuple) or of uvloop (a list)."""
-
-    @property
-    def sockets(self) -> Sequence[socket.socket]: ...
 
 
 class Channels:
@@ -110,7 +105,7 @@ class Channels:
         self._nonce = nonce if nonce is not None else secrets.token_bytes
         self._peers: dict[int, Peer] = {}
         self._links: set[Link] = set()
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._closing = False
         self._all_lost: asyncio.Event | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
@@ -138,23 +133,26 @@ class Channels:
 
         Raises OSError if the address cannot be bound.
         """
-        await self._listen(listener if listener is not None else listening(address))
-        assert self._server is not None
-        host, port = cast(_Listening, self._server).sockets[0].getsockname()[:2]
+        own = listener if listener is not None else listening(address)
+        await self._listen(own)
+        host, port = own.getsockname()[:2]
         self._tick()
         for peer in self._peers.values():
             self._dial(peer)
         return Address(host, port)
 
     async def _listen(self, listener: socket.socket) -> None:
-        tls = self.tls
-        self._server = await self.loop.create_server(
-            self._accept,
-            sock=listener,
-            backlog=self.settings.backlog,
-            ssl=tls.server if tls is not None else None,
-            ssl_handshake_timeout=self.settings.handshake if tls is not None else None,
+        settings, tls = self.settings, self.tls
+        if tls is None:
+            self._server = await self.loop.create_server(
+                self._accept, sock=listener, backlog=settings.backlog
+            )
+            return
+        # What a connection costs before its handshake is bounded here, and after it in `_accept`.
+        self._server = made = TlsListener(
+            tls.server, Visitors(strangers(settings.handshakes)), settings.handshake, self._arrive
         )
+        made.open(listener, settings.backlog)
 
     async def move(self, listener: socket.socket, gone: str) -> None:
         """Listens with another bound TCP socket instead. Ends the connections of this host's address `gone`,
@@ -396,6 +394,18 @@ class Channels:
             link.end(Problem.CROWDED)
         return LinkProtocol(link)
 
+    def _arrive(self, arrival: Arrival) -> LinkProtocol:
+        """Takes a connection whose TLS handshake begins."""
+        made = self._accept()
+        arrival.failed = partial(self._not_shaken, made.link, arrival)
+        return made
+
+    def _not_shaken(self, link: Link, arrival: Arrival) -> None:
+        link.peer_address = arrival.peer
+        link.unmade()
+        link.end(Problem.HANDSHAKE)
+        self._lose(link)
+
     def new_session(self, link: Link) -> Session:
         """Creates the session of a link."""
         nonce = self._nonce(NONCE_SIZE)
@@ -561,10 +571,6 @@ class Channels:
         for link in list(self._links):
             link.session.patience = patience
             link.tick(now)
-            # asyncio tells nobody of a TLS handshake that fails at the accepting end.
-            if not link.dialled and not link.connected and now - link.born > 2 * self.settings.handshake:
-                link.end(Problem.HANDSHAKE)
-                self._lose(link)
         self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
+from treecast.middleware.model.visitors import Limits
+
 
 class ChannelTls:
     """`server` and `client`: the contexts of both ends, which ask each other for certificates.
@@ -19,3 +21,9 @@ class ChannelTls:
         self.server = server
         self.client = client
         self.vouch = vouch
+
+
+def strangers(handshakes: int) -> Limits:
+    """Returns the limits of TLS handshakes in progress, of which there may be `handshakes` in all."""
+    new = max(handshakes // 2, 1)
+    return Limits(most=handshakes, new=new, new_each=max(new // 8, 1))

@@ -10,12 +10,14 @@ from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import OneTimeToken
 from treecast.middleware.api.private_file import write_private
+from treecast.middleware.api.trust import Trust
 from treecast.middleware.api.trust_calls import (
     HEAD,
     LONGEST_ANSWER,
     CreateToken,
     Done,
     Expel,
+    Follow,
     Hello,
     Hosts,
     Join,
@@ -28,8 +30,8 @@ from treecast.middleware.api.trust_calls import (
     frame,
     length_of,
 )
-from treecast.middleware.api.trust_files import HOST_CERTIFICATE, make_folder
-from treecast.middleware.control.trust.authority import Authority, found_authority
+from treecast.middleware.api.trust_files import AUTHORITY, HOST_CERTIFICATE, HOST_KEY, make_folder
+from treecast.middleware.control.trust.authority import LEDGER, Authority, found_authority
 from treecast.middleware.control.trust.ledger import read_ledger, write_ledger
 from treecast.middleware.model.errors import TreecastError
 
@@ -217,3 +219,97 @@ def test_keys_with_many_expelled_certificates_are_read() -> None:
     assert length_of(message[:HEAD], LONGEST_ANSWER) == len(message) - HEAD
     with pytest.raises(TreecastError):
         length_of(message[:HEAD])
+
+
+async def heard(authority: Authority, identity: Identity, generation: int) -> Keys:
+    """Returns what a host that follows is told first."""
+    answers = authority.follow(Follow(generation), identity)
+    found = await anext(answers)
+    await answers.aclose()
+    assert isinstance(found, Keys)
+    return found
+
+
+def restored(cluster: Cluster, ledger: bytes) -> Authority:
+    write_private(cluster.folder / LEDGER, ledger)
+    return Authority(cluster.folder, lambda: cluster.now, str)
+
+
+async def test_an_older_ledger_goes_beyond_what_hosts_have_heard(cluster: Cluster, tmp_path: Path) -> None:
+    """What it has forgotten is refused everywhere: who joined since, and who was expelled since."""
+    second, expelled = cluster.join("h2", cluster.token()), cluster.join("h3", cluster.token())
+    backup = (cluster.folder / LEDGER).read_bytes()
+    trust = host_trust(cluster, tmp_path / "h2", "h2")
+    trust.learn(cluster.authority.keys())
+    cluster.authority.on_keys.append(trust.learn)
+    since = cluster.join("h4", cluster.token())
+    cluster.expel("h3")
+    cluster.authority.answer(Rotate(), cluster.root)
+    lost = trust.keys
+    assert trust.accepts(since)
+    assert not trust.accepts(expelled)
+
+    authority = restored(cluster, backup)
+    assert authority.keys().generation < lost.generation
+    keys = await heard(authority, second, lost.generation)
+    assert keys.generation == lost.generation + 1
+    assert keys.current not in lost.keys
+    assert "restored to an older state" in authority.trouble
+    trust.learn(keys)
+    assert trust.keys.current == keys.current
+    assert not trust.accepts(since)
+    assert not trust.accepts(expelled), "this host has heard of it"
+    assert trust.accepts(second)
+    with pytest.raises(TreecastError, match="that the authority does not know"):
+        await heard(authority, since, 0)
+    again = Trust(tmp_path / "h2")  # after a restart
+    assert not again.accepts(expelled)
+    assert not again.accepts(since)
+
+
+async def test_the_authoritys_own_host_remembers_expulsions(cluster: Cluster) -> None:
+    expelled = cluster.join("h3", cluster.token())
+    backup = (cluster.folder / LEDGER).read_bytes()
+    cluster.expel("h3")
+    kept = cluster.authority.keys()
+    authority = restored(cluster, backup)
+    assert authority.holds(expelled)
+    authority.catch_up(kept)
+    assert not authority.holds(expelled)
+    assert authority.keys().generation == kept.generation + 1
+    authority.catch_up(kept)
+    assert authority.keys().generation == kept.generation + 1
+
+
+async def test_no_host_moves_the_generation_far(cluster: Cluster) -> None:
+    host = cluster.join("h2", cluster.token())
+    before = cluster.authority.keys()
+    with pytest.raises(TreecastError, match="after that of the authority"):
+        await heard(cluster.authority, host, 1 << 60)
+    assert cluster.authority.keys() == before
+
+
+def host_trust(cluster: Cluster, data: Path, name: str) -> Trust:
+    """Returns the trust of a host, which has a certificate besides that of its test."""
+    folder, key = make_folder(data), certificates.new_key()
+    write_private(folder / HOST_KEY, key)
+    subject = Subject("c1", HOST, name)
+    write_private(
+        folder / HOST_CERTIFICATE, cluster.authority.give_own(certificates.request(key), subject)
+    )
+    write_private(folder / AUTHORITY, (cluster.folder / AUTHORITY).read_bytes())
+    return Trust(data)
+
+
+def test_hosts_hear_of_each_certificate(cluster: Cluster, tmp_path: Path) -> None:
+    """One that the authority has not told of is refused, whoever has signed it."""
+    trust = host_trust(cluster, tmp_path / "h2", "h2")
+    trust.learn(cluster.authority.keys())
+    unheard = cluster.join("h3", cluster.token())
+    assert not trust.accepts(unheard)
+    trust.learn(cluster.authority.keys())
+    assert trust.accepts(unheard)
+    older = Keys(trust.keys.generation + 1, trust.keys.current, trust.keys.keys)  # tells no certificates
+    trust.learn(older)
+    assert trust.accepts(unheard)
+    assert trust.accepts(Identity("c1", HOST, "h9", 99))

@@ -125,3 +125,21 @@ def test_a_visitor_leaves_once() -> None:
     visitor.left()
     visitor.left()
     assert (len(door.visitors), door.visitors.memory.held, visitor.stage) == (0, 0, Stage.GONE)
+
+
+def test_new_ones_of_an_address_give_way_among_themselves() -> None:
+    """Also where all of them are new: a flood from one address ends no connection of another."""
+    door = Door(Limits(most=100, new=10, new_each=3))
+    elsewhere = door.enter(ELSEWHERE)[0]
+    flood = [door.enter(THERE) for _ in range(50)]
+    assert [one.aborted for one, _ in flood] == [True] * 47 + [False] * 3
+    assert not elsewhere.aborted
+    assert (len(door.visitors), door.visitors.new) == (4, 4)
+    visitor = flood[-1][1]
+    assert visitor is not None
+    visitor.known()
+    assert not door.enter(THERE)[0].aborted
+    assert not flood[-1][0].aborted
+    assert door.visitors.new == 4
+    here = [door.enter(HERE)[0] for _ in range(6)]  # this machine's are not counted by address
+    assert not any(one.aborted for one in here)
