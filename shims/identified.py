@@ -12,11 +12,13 @@ from .passwords import Secret
 _MECHANISMS: Final = (SHA256, SHA512)
 
 
-def secret_of(identities: Identities, name: str) -> Secret:
-    """Returns what is stored of a user's password. An unknown user costs as much, and nothing fits."""
-    user = identities.content.users.get(name)
+def secret_of(identities: Identities, name: str, address: str = "") -> Secret:
+    """Returns what is stored of a user's password. An unknown user costs as much, and nothing fits; nor does
+    it for one who may not come from `address` ("": this machine).
+    """
+    user = identities.content.users.get(name) if identities.admits(name, address) else None
     known = user.verifiers if user is not None else {}
     mechanism = next((one for one in _MECHANISMS if one in known), SHA256)
-    found = identities.verifier(mechanism, name)
+    found = identities.verifier(mechanism, name, address)
     stored = found.text.encode() if mechanism in known else b""
     return Secret(found.fits, stored)

@@ -80,7 +80,8 @@ class Forwarding(asyncio.BaseProtocol):
         visitors, connection = self._visitors, self._connection
         if visitors is not None:
             now = asyncio.get_running_loop().time()
-            self._visitor = visitors.enter(transport.get_extra_info("peername"), connection, now)
+            peer, tls = transport.get_extra_info("peername"), transport.get_extra_info("ssl_object")
+            self._visitor = visitors.enter(peer, connection, now, again=tls is not None)
             if self._visitor is None:
                 cast(asyncio.WriteTransport, transport).abort()
                 return

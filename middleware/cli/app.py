@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import agent, filter, groups, lab, p4, partitions, pipeline, route, secure, topics, users
+from . import agent, filter, groups, lab, p4, partitions, pipeline, quotas, route, secure, topics, users
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -74,6 +74,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(users.users, name="users")
 app.add_typer(users.acl, name="acl")
+app.add_typer(quotas.quotas, name="quotas")
 app.command("init")(secure.init)
 app.add_typer(secure.token, name="token")
 app.add_typer(secure.hosts, name="hosts")

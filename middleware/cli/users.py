@@ -67,22 +67,22 @@ PasswordFile = Annotated[
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 
 
-def _path(file: Path | None) -> Path:
+def path_of(file: Path | None) -> Path:
     return file or Path(os.environ.get("TREECAST_DATA") or default_data(os.environ)) / FILE
 
 
-def _load(file: Path | None) -> Content:
-    path = _path(file)
+def load(file: Path | None) -> Content:
+    path = path_of(file)
     try:
         return load_users(path) or Content()
     except (OSError, UsersFileError) as error:
         raise CommandError(f"{path}: {error}") from error
 
 
-def _change(file: Path | None, change: Callable[[Content], Content]) -> None:
-    path = _path(file)
+def change(file: Path | None, how: Callable[[Content], Content]) -> None:
+    path = path_of(file)
     try:
-        change_users(path, change)
+        change_users(path, how)
     except FileNotFoundError as error:
         advice = "name the file with --file FILE, or the directory with TREECAST_DATA"
         raise CommandError(f"{path}: there is no such directory; {advice}") from error
@@ -111,15 +111,18 @@ def _password(file: Path | None) -> bytes:
     return password.encode()
 
 
-def _with_password(name: str, password: bytes, admin: bool) -> User:
+def _with_password(known: User, password: bytes) -> User:
     made = [verifier(one, password, secrets.token_bytes(SALT_BYTES)) for one in (SHA256, SHA512)]
-    return User(name, {one.mechanism: one for one in made}, admin)
+    return msgspec.structs.replace(known, verifiers={one.mechanism: one for one in made})
 
 
 @users.command("add")
 def add_user(
     name: Name,
     admin: Annotated[bool, typer.Option("--admin", help="May do everything.")] = False,
+    local_only: Annotated[
+        bool, typer.Option("--local-only", help="Logs in from the machine of a daemon only, by loopback.")
+    ] = False,
     certificate: Annotated[
         bool, typer.Option("--certificate", help="Logs in by certificate only, without a password.")
     ] = False,
@@ -131,29 +134,31 @@ def add_user(
         check_user_name(name)
     except UsersFileError as error:
         raise CommandError(str(error)) from error
-    if name in _load(file).users:
+    if name in load(file).users:
         raise CommandError(f"there is a user {name} already; `treecast users password` changes the password")
     if certificate and password_file is not None:
         raise CommandError("a user of certificates only has no password: leave --password-file out")
-    user = User(name, admin=admin) if certificate else _with_password(name, _password(password_file), admin)
-    _change(file, lambda content: _with(content, user))
+    user = User(name, admin=admin, local=local_only)
+    if not certificate:
+        user = _with_password(user, _password(password_file))
+    change(file, lambda content: _with(content, user))
     say(f"added {name}" + (", who may do everything" if admin else "; `treecast acl add` gives rights"))
 
 
 @users.command("password")
 def change_password(name: Name, password_file: PasswordFile = None, file: File = None) -> None:
     """Changes a user's password. Open connections go on."""
-    known = _user(_load(file), name)
-    user = _with_password(name, _password(password_file), known.admin)
-    _change(file, lambda content: _with(content, user))
+    known = _user(load(file), name)
+    user = _with_password(known, _password(password_file))
+    change(file, lambda content: _with(content, user))
     say(f"changed the password of {name}")
 
 
 @users.command("delete")
 def delete_user(name: Name, file: File = None) -> None:
     """Deletes a user and its rules. Its connections end."""
-    _user(_load(file), name)
-    _change(file, lambda content: _without(content, name))
+    _user(load(file), name)
+    change(file, lambda content: _without(content, name))
     say(f"deleted {name}")
 
 
@@ -176,11 +181,12 @@ def _user(content: Content, name: str) -> User:
 @users.command("list")
 def list_users(json: Json = False, file: File = None) -> None:
     """Lists all users, without what is stored of their passwords."""
-    content = _load(file)
+    content = load(file)
     found = [
         {
             "name": user.name,
             "admin": user.admin,
+            "local_only": user.local,
             "mechanisms": list(user.verifiers),
             "rules": sum(rule.user == user.name for rule in content.rules),
         }
@@ -190,9 +196,15 @@ def list_users(json: Json = False, file: File = None) -> None:
         print_json(found)
         return
     print_table(
-        ("user", "admin", "logs in by", "rules"),
+        ("user", "admin", "logs in by", "from", "rules"),
         [
-            (user.name, "yes" if user.admin else "-", " ".join(user.verifiers) or "-", str(row["rules"]))
+            (
+                user.name,
+                "yes" if user.admin else "-",
+                " ".join(user.verifiers) or "-",
+                "this machine" if user.local else "anywhere",
+                str(row["rules"]),
+            )
             for user, row in zip(content.users.values(), found, strict=True)
         ],
         empty="no users: every client may do everything; add one with `treecast users add NAME --admin`",
@@ -281,8 +293,8 @@ def add_rules(
     resource = _named(topic, group, transactional_id, cluster, exchange, queue)
     rules = _rules(user, operations, resource, prefixed, deny, address)
     if user != EVERYBODY:
-        _user(_load(file), user)
-    _change(file, with_rules(rules))
+        _user(load(file), user)
+    change(file, with_rules(rules))
     for rule in rules:
         say(rule.words)
 
@@ -305,11 +317,11 @@ def remove_rules(
     """Removes rules, given as to `add`."""
     resource = _named(topic, group, transactional_id, cluster, exchange, queue)
     rules = _rules(user, operations, resource, prefixed, deny, address)
-    known = _load(file).rules
+    known = load(file).rules
     missing = [rule.words for rule in rules if rule not in known]
     if missing:
         raise CommandError(f"there is no rule: {'; '.join(missing)}; `treecast acl list` lists all")
-    _change(file, without_rules(rules))
+    change(file, without_rules(rules))
     for rule in rules:
         say(f"removed: {rule.words}")
 
@@ -327,7 +339,7 @@ def list_rules(json: Json = False, file: File = None) -> None:
             rule.name,
             rule.address,
         )
-        for rule in _load(file).rules
+        for rule in load(file).rules
     ]
     columns = ("user", "permission", "operation", "resource", "pattern", "name", "address")
     if json:
@@ -354,7 +366,7 @@ def check_rules(
     if asked is None:
         raise CommandError("ask for one operation")
     resource = _named(topic, group, transactional_id, cluster, exchange, queue)
-    content = _load(file)
+    content = load(file)
     decision = Identities(content).decide(Principal(user, address=address), asked, resource)
     say(f"{'allowed' if decision.allowed else 'refused'}: {decision.rule}")
     if not decision.allowed:

@@ -22,11 +22,22 @@ class QuotaBucket:
         self._level = self._most  # below 0: owed
         self._at = now
 
-    def take(self, amount: float, now: float) -> float:
-        """Takes tokens. Returns the seconds to wait, 0.0 if there were enough."""
+    def take_if_there(self, amount: float, now: float) -> bool:
+        """Takes tokens if there are so many, or if it is full: a rate below 1 lets one pass at a time."""
+        self._fill(now)
+        if self._level < min(amount, self._most):
+            return False
+        self._level -= amount
+        return True
+
+    def _fill(self, now: float) -> None:
         passed = now - self._at
         if passed > 0:
             self._at = now
             self._level = min(self._level + passed * self.rate, self._most)
+
+    def take(self, amount: float, now: float) -> float:
+        """Takes tokens. Returns the seconds to wait, 0.0 if there were enough."""
+        self._fill(now)
         self._level -= amount
         return min(-self._level / self.rate, LONGEST) if self._level < 0 else 0.0

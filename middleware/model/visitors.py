@@ -48,6 +48,13 @@ class Admitted(Holder, Protocol):
     """A connection, as the limits see it."""
 
 
+class Callers(Protocol):
+    """How many connections an address may begin in a second (`broker.access.Quotas`)."""
+
+    def may_connect(self, address: str, now: float) -> bool:
+        """Counts a new connection of another machine. Returns whether it may come."""
+
+
 def address_of(peer: object) -> str:
     """Returns the address that `each` counts, of a socket's peer; `LOCAL` for this machine."""
     if not isinstance(peer, tuple):
@@ -87,6 +94,7 @@ class Visitors:
         self._each: dict[str, int] = {}
         self._count = 0
         self._total = total if total is not None else Total()
+        self.callers: Callers | None = None  # None: as many as come
 
     def __len__(self) -> int:
         return self._count
@@ -96,12 +104,14 @@ class Visitors:
         """How many are not known yet."""
         return len(self._new)
 
-    def enter(self, peer: object, connection: Admitted, now: float) -> Visitor | None:
+    def enter(
+        self, peer: object, connection: Admitted, now: float, *, again: bool = False
+    ) -> Visitor | None:
         """Returns the visitor of an accepted connection, None if it has to be turned away. `peer`: its
-        socket's.
+        socket's. `again`: it has entered before, until its TLS handshake was done.
         """
         limits, address = self.limits, address_of(peer)
-        if address != LOCAL and self._each.get(address, 0) >= limits.each:
+        if address != LOCAL and not self._may_come(address, now, again):
             self._counters.connections_refused += 1
             return None
         if address != LOCAL and len(of := self._new_of.get(address, {})) >= limits.new_each:
@@ -119,6 +129,11 @@ class Visitors:
         if address != LOCAL:
             self._each[address] = self._each.get(address, 0) + 1
         return visitor
+
+    def _may_come(self, address: str, now: float, again: bool) -> bool:
+        if self._each.get(address, 0) >= self.limits.each:
+            return False
+        return again or self.callers is None or self.callers.may_connect(address, now)
 
     @property
     def _full(self) -> bool:

@@ -20,6 +20,7 @@ from .certificates import CertificateLogin
 from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
 
 KIND: Final = "users"  # kind of the stored definition
+_ELSEWHERE: Final = "elsewhere"  # an address that is not of this machine
 
 
 class _Kept(Struct, frozen=True):
@@ -89,7 +90,7 @@ class KeptUsers(Users):
     def may_come(self, user: str, local: bool) -> bool:
         """`guest`, whose password everybody knows, comes no more once there are users."""
         if self.identities.knows(user):
-            return True
+            return self.identities.admits(user, "" if local else _ELSEWHERE)
         return super().may_come(user, local) and not (self.identities.closed and user in self.local_only)
 
     def may_open(self, user: str, vhost: str) -> bool:

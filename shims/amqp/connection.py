@@ -70,6 +70,8 @@ class Connection:
         self._known = False
         self._allowance = Allowance(face.host.identities.quotas)
         self._throttled = False  # a quota is used up: paused until `_unthrottle`
+        self._stalled = False  # the transport takes no more for now
+        self._owes = False  # a quota of what it gets is used up: nothing is delivered until `_paid`
         self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
@@ -211,11 +213,30 @@ class Connection:
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self._stalled = True
         self.output.congest(True)
 
     def resume_writing(self) -> None:
-        self.output.congest(False)
-        self.session.resume(self._loop.time())
+        self._stalled = False
+        self._deliver_on()
+
+    def _deliver_on(self) -> None:
+        if not self._stalled and not self._owes and self._transport is not None:
+            self.output.congest(False)
+            self.output.full = False
+            self.session.resume(self._loop.time())
+
+    def _count_sent(self, size: int, now: float) -> None:
+        """Counts what was sent in the quota of the user. What is delivered after it waits."""
+        wait = self._allowance.of(self.state.user, self.state.name, now).fetched(size, now)
+        if wait > 0 and not self._owes:
+            self._owes = True
+            self.output.congest(True)
+            self._loop.call_later(wait, self._paid)
+
+    def _paid(self) -> None:
+        self._owes = False
+        self._deliver_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -235,9 +256,11 @@ class Connection:
             self._host.counting.bytes_out += len(data)
             transport.write(data)
             self.session.heartbeats.last_out = now
+            if self._allowance.quotas.any and self.state.user:
+                self._count_sent(len(data), now)
         if self.output.closing:
             self._close(transport)
-        elif self.output.full:
+        elif self.output.full and not self._owes:
             self.output.full = False
             self.session.resume(now)
 

@@ -358,6 +358,10 @@ class Session:
         if state.user in deleted or not self.host.access.knows(state.user):
             self.close(now, f"user '{state.user}' is deleted")
             return
+        identities = self.host.identities
+        if identities.knows(state.user) and not identities.admits(state.user, state.address):
+            self.close(now, f"user '{state.user}' may come from this machine only")
+            return
         self.channels.review(now)
         self._settle_up(now)
 

@@ -73,7 +73,7 @@ class LogIn:
         """Whether the connection has to end: its user was deleted, or clients have to log in by now."""
         principal = self.granted.principal
         if principal.kind is PrincipalKind.USER:
-            if self.identities.knows(principal.name):
+            if self.identities.admits(principal.name, self.origin):
                 self._was_known = True
                 return False
             return self._was_known
@@ -91,7 +91,7 @@ class LogIn:
         self.exchange = None
         if mechanism in HASHES:
             identities = self.identities
-            self.exchange = ServerExchange(mechanism, nonce, _Finder(identities, mechanism))
+            self.exchange = ServerExchange(mechanism, nonce, _Finder(identities, mechanism, self.origin))
 
     def certify(self, certificate: Mapping[str, object]) -> None:
         """The client has proven by a certificate who it is. A name that no user has is served as well, and
@@ -102,14 +102,14 @@ class LogIn:
             self.granted.become(principal)
             self.identities.logged_in("kafka", principal, Proof.CERTIFICATE.value, allowed=True)
             self.state = State.DONE
-            self._was_known = self.identities.knows(user)
+            self._was_known = self.identities.admits(user, self.origin)
 
     def succeed(self, user: str) -> bool:
         """Returns whether the connection is now the user's: it stays the one whose it was before. One that a
         certificate has proven may become another's once, as in Kafka."""
         before = self.granted.principal
         settled = before is not ANONYMOUS and before.proof is not Proof.CERTIFICATE
-        if (settled and before.name != user) or not self.identities.knows(user):
+        if (settled and before.name != user) or not self.identities.admits(user, self.origin):
             return False
         proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
         self._was_known = True
@@ -145,9 +145,10 @@ class LogIn:
 class _Finder:
     """Finds the verifier of the user who asks."""
 
-    def __init__(self, identities: Identities, mechanism: str) -> None:
+    def __init__(self, identities: Identities, mechanism: str, origin: str) -> None:
         self._identities = identities
         self._mechanism = mechanism
+        self._origin = origin
 
     def __call__(self, name: str) -> Verifier:
-        return self._identities.verifier(self._mechanism, name)
+        return self._identities.verifier(self._mechanism, name, self._origin)

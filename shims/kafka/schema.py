@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from .descriptors import DESCRIPTORS
-from .messages import Json, Message, Reader, Row
+from .messages import Json, Message, Reader, Row, in_versions
 from .versions import API_VERSIONS, APIS
 
 _COMMENT = re.compile(r"(?m)^\s*//.*$")
 _INT32_SIZE = 4
+_WIDTHS = {"bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8}
 
 
 @cache
@@ -109,6 +110,26 @@ def request_message(key: int, version: int) -> Message:
 def response_message(key: int, version: int) -> Message:
     api = APIS[key]
     return _message(f"{api.name}Response", version, version >= api.flexible)
+
+
+@cache
+def throttle_at(key: int, version: int) -> int:
+    """Returns where a framed response has its throttle time; 0 if it has none, or has it behind a list, as
+    Produce and ApiVersions do.
+    """
+    api = APIS.get(key)
+    if api is None or not api.serves(version):
+        return 0
+    at = 2 * _INT32_SIZE + (1 if version >= api.flexible else 0)
+    for field in descriptor(f"{api.name}Response")["fields"]:
+        if not in_versions(field["versions"], version) or "tag" in field:
+            continue
+        if field["name"] == "ThrottleTimeMs":
+            return at
+        if field["type"] not in _WIDTHS:
+            return 0
+        at += _WIDTHS[field["type"]]
+    return 0
 
 
 def decode_request(key: int, version: int, body: memoryview) -> Row:

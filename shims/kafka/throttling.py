@@ -14,11 +14,12 @@ from treecast.middleware.model.buffers import BUFFERS, Chunk
 from treecast.middleware.model.principal import Principal
 
 from . import versions as v
+from .schema import throttle_at
 
 _HEAD: Final = struct.Struct(">hh")  # API key and version, where a request begins
 _TIME: Final = struct.Struct(">i")
-_FLEXIBLE: Final = {v.PRODUCE: 9, v.FETCH: 12}
-_FRAME: Final = 8  # bytes of an answer's length and correlation id
+_FLEXIBLE: Final = 9  # the first version of Produce with tags
+_END: Final = (_TIME.size, _TIME.size + 1)  # bytes from the throttle time of Produce on, without and with tags
 
 
 class Meter:
@@ -46,7 +47,7 @@ class Meter:
             size = sum([len(one) for one in buffers])
             self._wait(self._spending.fetched(size, now), now)
         left = self.until - now
-        if left <= 0 or key not in _FLEXIBLE or not buffers:
+        if left <= 0 or not buffers:
             return buffers
         return with_throttle_time(key, version, buffers, max(round(left * 1000), 1))
 
@@ -55,16 +56,17 @@ class Meter:
 
 
 def with_throttle_time(key: int, version: int, buffers: list[Chunk], milliseconds: int) -> list[Chunk]:
-    """Returns an answer of Produce or Fetch with its throttle time, which was 0.
+    """Returns an answer with its throttle time, which was 0; one that has none as it is.
 
-    Produce has it at the end, Fetch after the frame's head; flexible versions have a byte for tags beside it.
+    Produce has it at the end, behind it a byte for tags in flexible versions; others where they begin.
     """
-    tags = 1 if version >= _FLEXIBLE[key] else 0
     last = len(buffers) - 1 if key == v.PRODUCE else 0
     part = buffers[last]
     if not isinstance(part, BUFFERS):
         return buffers
+    at = len(part) - _END[version >= _FLEXIBLE] if key == v.PRODUCE else throttle_at(key, version)
+    if not 0 < at <= len(part) - _TIME.size:
+        return buffers
     changed = bytearray(part)
-    at = len(changed) - tags - _TIME.size if key == v.PRODUCE else _FRAME + tags
     _TIME.pack_into(changed, at, milliseconds)
     return [*buffers[:last], changed, *buffers[last + 1 :]]

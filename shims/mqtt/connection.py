@@ -80,6 +80,8 @@ class Connection:
         self._known = False
         self._allowance = Allowance(face.sessions.identities.quotas)
         self._throttled = False  # a quota is used up: paused until `_unthrottle`
+        self._stalled = False  # the transport takes no more for now
+        self._owes = False  # a quota of what it gets is used up: nothing is delivered until `_paid`
         self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
@@ -92,7 +94,7 @@ class Connection:
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
         here = transport.get_extra_info("sockname")
         self.reached = str(here[0]) if isinstance(here, tuple) else ""
-        self.session.connection.address = address_of(peer)
+        self.session.connection.address = self.output.address = address_of(peer)
         secured = transport.get_extra_info("ssl_object")
         if secured is not None:
             identities = self._face.sessions.identities
@@ -234,11 +236,32 @@ class Connection:
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
+        self._stalled = True
         self.output.congest(True)
 
     def resume_writing(self) -> None:
-        self.output.congest(False)
-        self.session.connection.resume()
+        self._stalled = False
+        self._deliver_on()
+
+    def _deliver_on(self) -> None:
+        if not self._stalled and not self._owes and self._transport is not None:
+            self.output.congest(False)
+            self.session.connection.resume()
+
+    def _count_sent(self, size: int) -> None:
+        """Counts what was sent in the client's quota. What is delivered after it waits."""
+        state, now = self.session.connection.state, self._loop.time()
+        if state is None:
+            return
+        wait = self._allowance.of(state.user, state.client_id, now).fetched(size, now)
+        if wait > 0 and not self._owes:
+            self._owes = True
+            self.output.congest(True)
+            self._loop.call_later(wait, self._paid)
+
+    def _paid(self) -> None:
+        self._owes = False
+        self._deliver_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -257,9 +280,13 @@ class Connection:
         web = self._web
         if web is not None:
             chunks = web.send(chunks)
+        size = 0
         for chunk in chunks:
-            self._counting.bytes_out += len(chunk)
+            size += len(chunk)
             transport.write(chunk)
+        self._counting.bytes_out += size
+        if self._allowance.quotas.any:
+            self._count_sent(size)
         if self.output.closing:
             self._close(transport)
         elif self.output.writable:

@@ -24,7 +24,11 @@ def review(sessions: Sessions, now: float) -> None:
             lost = prune(sessions, state, rights_of(sessions.identities, state.user))
             if lost:
                 sessions.cut_off(state, codec.NOT_AUTHORIZED, "a filter may not be read any more", now)
-        if not sessions.identities.knows(state.user) and not sessions.in_password_file(state.user):
+        known = sessions.identities.knows(state.user)
+        address = state.output.address if state.output is not None else ""
+        if known and not sessions.identities.admits(state.user, address):
+            sessions.cut_off(state, codec.NOT_AUTHORIZED, "the user may come from this machine only", now)
+        if not known and not sessions.in_password_file(state.user):
             detail = "the user is gone" if state.user else "clients have to log in here"
             sessions.cut_off(state, codec.NOT_AUTHORIZED, detail, now)
 

@@ -47,7 +47,7 @@ class Connecting:
         self._output.phase = session_table.CHECKING
         self._asks = connect
         name, password = connect.username or "", connect.password
-        secret = self._sessions.secret(name)
+        secret = self._sessions.secret(name, self._connection.address)
         if password is None:
             self.checked(Outcome.WRONG, now)
         else:
@@ -57,7 +57,8 @@ class Connecting:
         """Admits the user whom the certificate names. Raises NOT_AUTHORIZED if there is none of the name, or
         if the client claims another one."""
         user = self._connection.certified
-        if not self._sessions.identities.knows(user) or connect.username not in (None, "", user):
+        known = self._sessions.identities.admits(user, self._connection.address)
+        if not known or connect.username not in (None, "", user):
             self._connection.rights.failed(
                 user, self._connection.address, "no user of the certificate's name"
             )

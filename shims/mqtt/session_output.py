@@ -109,6 +109,7 @@ class SessionOutput:
 
     def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge) -> None:
         self.edge = edge
+        self.address = ""  # the client's, as the limits on log-ins count it
         self.phase = session_table.NEW
         self.failure = ""
         self.version = codec.V311

@@ -94,12 +94,14 @@ class Sessions:
     def in_password_file(self, user: str) -> bool:
         return self.settings.passwords is not None and user in self.settings.passwords
 
-    def secret(self, user: str) -> Secret:
-        """Returns what is stored of a user's password: in the password file, or else among the identities."""
+    def secret(self, user: str, address: str) -> Secret:
+        """Returns what is stored of a user's password: in the password file, or else among the identities.
+        `address`: where the client comes from.
+        """
         passwords = self.settings.passwords
         if passwords is not None and (user in passwords or not self.identities.closed):
             return passwords.secret(user)
-        return secret_of(self.identities, user)
+        return secret_of(self.identities, user, address)
 
     def _user(self, connect: Connect) -> str:
         """Returns the user who has logged in, "" if no passwords are asked for."""

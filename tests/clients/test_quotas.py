@@ -29,7 +29,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]
     daemon = DaemonProcess(tmp_path_factory.mktemp("limited") / "data", flags)
     daemon.data.mkdir(mode=0o700)
     rates = {Rate.PRODUCE: 20_000.0, Rate.FETCH: 20_000.0}
-    quotas = (Quota("", "noisy", rates), Quota("guest", ANY, {Rate.PRODUCE: 20_000.0}))
+    quotas = (Quota("", "noisy", rates), Quota("guest", ANY, rates))
     change_users(daemon.data / "users.toml", lambda _: Content(quotas=quotas))
     try:
         yield daemon.start()
@@ -68,7 +68,7 @@ def test_librdkafka_is_told(limited: DaemonProcess, until: Callable[..., Any]) -
     assert all(one.error() is None for one in found)
 
 
-def test_mqtt_and_amqp_are_read_later(limited: DaemonProcess, until: Callable[..., Any]) -> None:
+def test_mqtt_is_read_later(limited: DaemonProcess, until: Callable[..., Any]) -> None:
     """Nothing is lost or refused, and another client goes on meanwhile."""
     got: list[bytes] = []
     reader = paho.Client(paho.CallbackAPIVersion.VERSION2, "reader", protocol=paho.MQTTv5)
@@ -94,6 +94,50 @@ def test_mqtt_and_amqp_are_read_later(limited: DaemonProcess, until: Callable[..
     for client in (reader, noisy, quiet):
         client.disconnect()
         client.loop_stop()
+
+
+def test_deliveries_of_mqtt_and_amqp_count(limited: DaemonProcess, until: Callable[..., Any]) -> None:
+    """A reader above its quota gets the rest later, in order; nothing is lost, and another reader has it all
+    before."""
+    got: dict[str, list[bytes]] = {"noisy": [], "quiet": []}
+    readers = []
+    for name, found in got.items():
+        reader = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        reader.on_message = lambda _client, _data, message, found=found: found.append(message.payload)
+        reader.connect(*limited.address("mqtt"))
+        reader.subscribe("#", 1)
+        reader.loop_start()
+        readers.append(reader)
+    until(lambda: all(one.is_connected() for one in readers))
+    writer = paho.Client(paho.CallbackAPIVersion.VERSION2, "writer", protocol=paho.MQTTv5)
+    writer.connect(*limited.address("mqtt"))
+    writer.loop_start()
+    sent = [b"%d" % number + bytes(4_000) for number in range(100)]  # twenty seconds' worth
+    for value in sent:
+        writer.publish("loud", value, 1)
+    until(lambda: len(got["quiet"]) == len(sent))
+    assert len(got["noisy"]) < len(sent)
+    until(lambda: len(got["noisy"]) == len(sent))
+    assert got["noisy"] == got["quiet"] == sent
+    for client in (*readers, writer):
+        client.disconnect()
+        client.loop_stop()
+    host, port = limited.address("amqp")
+    connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
+    channel = connection.channel()
+    channel.queue_declare("r")
+    for number in range(10):
+        channel.basic_publish("", "r", b"%d" % number + bytes(4_000))
+    bodies = []
+    for _, _, body in channel.consume("r", auto_ack=True):
+        bodies.append(body)
+        if len(bodies) == 10:
+            break
+    assert [int(body.rstrip(b"\0")) for body in bodies] == list(range(10))
+    connection.close()
+
+
+def test_amqp_is_read_later(limited: DaemonProcess) -> None:
     host, port = limited.address("amqp")
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
     channel = connection.channel()

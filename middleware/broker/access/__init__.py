@@ -8,7 +8,7 @@ from .filters import may_match
 from .granted import Granted, everything
 from .identities import Content, Identities, User, with_rules, without_rules
 from .leaders import CheckedLeaders
-from .quotas import ANY, Allowance, Quota, Quotas, Rate, Spending, places
+from .quotas import ANY, Allowance, Quota, Quotas, Rate, Spending, check_quota, places
 from .rabbitmq import RabbitRights, missing
 from .rules import EVERYBODY, EVERYTHING, Pattern, Permission, Rule, Rules
 from .stored import StoredRights
@@ -49,6 +49,7 @@ __all__ = [
     "Use",
     "User",
     "UsersFileError",
+    "check_quota",
     "check_user_name",
     "everything",
     "may_match",

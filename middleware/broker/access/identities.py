@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.principal import Principal, PrincipalKind, Proof
+from treecast.middleware.model.principal import ANYWHERE, HERE, Principal, PrincipalKind, Proof
 from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
 
 from .audit import Trail
@@ -25,14 +25,19 @@ from .rules import Rule, Rules
 _OPEN: Final = Decision(True, "there are no users")
 _ADMIN: Final = Decision(True, "an administrator")
 _NO_USER: Final = Decision(False, "no user has the name of the certificate")
+_LOCAL: Final = Decision(False, "the user may come from this machine only")
+_HERE: Final = frozenset({"", HERE, ANYWHERE})  # addresses of clients of this machine, and of none
 
 
 class User(Struct, frozen=True):
-    """A user. `verifiers`: by the name of the mechanism; without any it cannot log in with a password."""
+    """A user. `verifiers`: by the name of the mechanism; without any it cannot log in with a password.
+    `local`: it may log in from this machine only.
+    """
 
     name: str
     verifiers: Mapping[str, Verifier] = {}
     admin: bool = False
+    local: bool = False
 
 
 class Content(Struct, frozen=True):
@@ -100,6 +105,11 @@ class Identities:
     def knows(self, name: str) -> bool:
         return name in self.content.users
 
+    def admits(self, name: str, address: str) -> bool:
+        """Whether there is a user of this name, who may come from `address`; "" or HERE: this machine."""
+        user = self.content.users.get(name)
+        return user is not None and (not user.local or address in _HERE)
+
     def is_admin(self, name: str) -> bool:
         user = self.content.users.get(name)
         return user is not None and user.admin
@@ -108,9 +118,11 @@ class Identities:
         """Returns the user of a verified certificate, who need not be known; "" if it is nobody's."""
         return self._certificates.user_of(certificate)
 
-    def verifier(self, mechanism: str, name: str) -> Verifier:
-        """Returns a user's verifier; of an unknown one something that nothing fits."""
-        user = self.content.users.get(name)
+    def verifier(self, mechanism: str, name: str, address: str = "") -> Verifier:
+        """Returns a user's verifier; of one that does not exist, or may not come from `address`, something
+        that nothing fits.
+        """
+        user = self.content.users.get(name) if self.admits(name, address) else None
         found = user.verifiers.get(mechanism) if user is not None else None
         if found is not None:
             return found
@@ -145,6 +157,8 @@ class Identities:
             return None
         if principal.proof is Proof.CERTIFICATE and not self.knows(principal.name):
             return _NO_USER
+        if self.knows(principal.name) and not self.admits(principal.name, principal.address):
+            return _LOCAL
         return _ADMIN if self.is_admin(principal.name) else None
 
 

@@ -1,4 +1,5 @@
-"""Quotas: bytes and requests per second of a user, of a client id, or of both, as in Kafka. Pure.
+"""Quotas: bytes and requests per second of a user, of a client id, or of both, as in Kafka; and new connections
+per second of an address. Pure.
 
 A quota names a user, a client id, or both; `*` is the default for all others. All connections that a quota is
 for share one bucket: with a quota of a user all of the user's, with a default one bucket for each name. The
@@ -6,12 +7,16 @@ first of these that gives a rate decides, for each rate by itself:
 
     user and client id, user and *, user, * and client id, * and *, *, client id, * of client ids
 
-Source: Apache Kafka's DefaultQuotaCallback (KIP-13, KIP-55), whose order this is.
+A quota of an address counts the connections of another machine, before anybody knows whose they are: those
+above it are turned away. `*` is each address without a quota of its own. This machine's are not counted.
+
+Source: Apache Kafka's DefaultQuotaCallback (KIP-13, KIP-55), whose order this is, and KIP-612.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -27,19 +32,40 @@ class Rate(enum.Enum):
     """The quantities that are counted in a second."""
 
     PRODUCE = "produce-bytes"  # that clients send: requests of Kafka's Produce, all of MQTT and AMQP
-    FETCH = "fetch-bytes"  # answers of Kafka's Fetch
+    FETCH = "fetch-bytes"  # that clients get: answers of Kafka's Fetch, all of MQTT and AMQP
     REQUESTS = "requests"  # of Kafka
+    CONNECTIONS = "connections"  # new ones of an address
 
 
 class Quota(Struct, frozen=True):
-    """One quota. `user` or `client_id` "": whichever; ANY: those that have no quota of their own."""
+    """One quota. `user` or `client_id` "": whichever; ANY: those that have no quota of their own. `address`:
+    of another machine, or ANY; then user and client id are "", and CONNECTIONS is the one rate.
+    """
 
     user: str
     client_id: str
     rates: Mapping[Rate, float]
+    address: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is for: of each there is one quota."""
+        return self.user, self.client_id, self.address
 
 
 Place = tuple[str, str]
+
+
+def check_quota(quota: Quota) -> None:
+    """Raises ValueError, whose text says what is wrong."""
+    of_address = bool(quota.address)
+    if of_address == bool(quota.user or quota.client_id):
+        raise ValueError("it names a user, a client-id, or both; or else an address")
+    allowed = [rate for rate in Rate if (rate is Rate.CONNECTIONS) is of_address]
+    known = ", ".join([rate.value for rate in allowed])
+    sound = all(0 < one < math.inf for one in quota.rates.values())
+    if not quota.rates or not sound or not quota.rates.keys() <= set(allowed):
+        raise ValueError(f"give {known}, each above 0" if not of_address else f"give {known}, above 0")
 
 
 def places(user: str, client_id: str) -> tuple[Place, ...]:
@@ -72,6 +98,7 @@ class Spending:
         return self._produce.take(size, now) if self._produce is not None else 0.0
 
     def fetched(self, size: int, now: float) -> float:
+        """Counts bytes that a client is sent."""
         return self._fetch.take(size, now) if self._fetch is not None else 0.0
 
 
@@ -82,7 +109,9 @@ class Quotas:
         self.version = 0
         self.any = False
         self._rates: dict[Place, Mapping[Rate, float]] = {}
+        self._connections: dict[str, float] = {}  # by address
         self._buckets: dict[tuple[Rate, str, str], QuotaBucket] = {}
+        self._callers: dict[str, QuotaBucket] = {}  # by address
         self._take(quotas)
 
     def replace(self, quotas: Iterable[Quota]) -> None:
@@ -90,9 +119,24 @@ class Quotas:
         self._take(quotas)
 
     def _take(self, quotas: Iterable[Quota]) -> None:
-        self._rates = {(one.user, one.client_id): one.rates for one in quotas}
+        given = list(quotas)
+        self._rates = {(one.user, one.client_id): one.rates for one in given if not one.address}
+        self._connections = {one.address: one.rates[Rate.CONNECTIONS] for one in given if one.address}
         self.any = bool(self._rates)
         self._buckets.clear()
+        self._callers.clear()
+
+    def may_connect(self, address: str, now: float) -> bool:
+        """Counts a new connection of another machine. Returns whether it is within the quota."""
+        rate = self._connections.get(address) or self._connections.get(ANY)
+        if rate is None:
+            return True
+        found = self._callers.get(address)
+        if found is None:
+            if len(self._callers) >= _MOST:
+                self._callers.clear()
+            found = self._callers[address] = QuotaBucket(rate, now)
+        return found.take_if_there(1.0, now)
 
     def spending(self, user: str, client_id: str, now: float) -> Spending:
         """Returns the buckets of a connection; connections of the same quota share them."""

@@ -6,6 +6,7 @@ certificates = ["RULE:^CN=([^,]+).*$/$1/L", "DEFAULT"]  whose a client certifica
 SCRAM-SHA-256 = "8192$SALT$STORED-KEY$SERVER-KEY"       base64; never a password
 SCRAM-SHA-512 = "8192$SALT$STORED-KEY$SERVER-KEY"
 admin = true                                            may do everything; default false
+local = true                                            may log in from this machine only; default false
 
 [[rules]]
 permission = "allow"        or "deny", which wins
@@ -20,12 +21,15 @@ address = "10.0.0.7"        default "*"
 user = "alice"              or "*"; left out: of a client id alone
 client-id = "orders"        or "*"; left out: of a user alone
 produce-bytes = 1000000     in a second; likewise fetch-bytes and requests
+
+[[quotas]]
+address = "10.0.0.7"        or "*": each other machine; for new connections alone
+connections = 20            in a second
 """
 
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from typing import Final
 
@@ -38,7 +42,7 @@ from treecast.middleware.model.scram import SHA256, SHA512, Verifier, read_verif
 from .authorizer import Operation, ResourceKind
 from .certificates import CertificateUsers, MappingError
 from .identities import Content, User
-from .quotas import Quota, Rate
+from .quotas import Quota, Rate, check_quota
 from .rules import EVERYBODY, Pattern, Permission, Rule
 
 ALL: Final = "all"  # an operation in a rule
@@ -57,6 +61,7 @@ class _User(Struct, forbid_unknown_fields=True):
     sha256: str = field(default="", name=SHA256)
     sha512: str = field(default="", name=SHA512)
     admin: bool = False
+    local: bool = False
 
 
 class _Rule(Struct, forbid_unknown_fields=True):
@@ -72,9 +77,11 @@ class _Rule(Struct, forbid_unknown_fields=True):
 class _Quota(Struct, forbid_unknown_fields=True, rename="kebab"):
     user: str = ""
     client_id: str = ""
+    address: str = ""
     produce_bytes: float | None = None
     fetch_bytes: float | None = None
     requests: float | None = None
+    connections: float | None = None
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -109,14 +116,14 @@ def read_users(text: str) -> Content:
 
 
 def _quota(number: int, given: _Quota) -> Quota:
-    if not given.user and not given.client_id:
-        raise UsersFileError(f"quota {number}: it names a user, a client-id, or both")
-    numbers = (given.produce_bytes, given.fetch_bytes, given.requests)
+    numbers = (given.produce_bytes, given.fetch_bytes, given.requests, given.connections)
     rates = {rate: one for rate, one in zip(Rate, numbers, strict=True) if one is not None}
-    if not rates or not all(0 < one < math.inf for one in rates.values()):
-        known = ", ".join([rate.value for rate in Rate])
-        raise UsersFileError(f"quota {number}: give {known}, each above 0")
-    return Quota(given.user, given.client_id, rates)
+    made = Quota(given.user, given.client_id, rates, given.address)
+    try:
+        check_quota(made)
+    except ValueError as error:
+        raise UsersFileError(f"quota {number}: {error}") from None
+    return made
 
 
 def _user(name: str, given: _User) -> User:
@@ -128,7 +135,7 @@ def _user(name: str, given: _User) -> User:
                 verifiers[mechanism] = read_verifier(mechanism, text)
             except ValueError as error:
                 raise UsersFileError(f"user {name!r}: {error}") from None
-    return User(name, verifiers, given.admin)
+    return User(name, verifiers, given.admin, given.local)
 
 
 def _rule(number: int, given: _Rule) -> Rule:
@@ -158,6 +165,7 @@ def write_users(content: Content) -> str:
         rows = [f"[users.{_quoted(user.name)}]"]
         rows += [f"{name} = {_quoted(one.text)}" for name, one in user.verifiers.items()]
         rows += ["admin = true"] if user.admin else []
+        rows += ["local = true"] if user.local else []
         parts.append("\n".join(rows) + "\n")
     parts += [_written(rule) for rule in content.rules]
     parts += [_written_quota(quota) for quota in content.quotas]
@@ -180,7 +188,11 @@ def _written(rule: Rule) -> str:
 def _written_quota(quota: Quota) -> str:
     rows = [
         f"{name} = {_quoted(one)}"
-        for name, one in (("user", quota.user), ("client-id", quota.client_id))
+        for name, one in (
+            ("user", quota.user),
+            ("client-id", quota.client_id),
+            ("address", quota.address),
+        )
         if one
     ]
     rows += [f"{rate.value} = {number!r}" for rate, number in quota.rates.items()]

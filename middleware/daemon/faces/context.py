@@ -50,7 +50,9 @@ class FaceContext(Struct, frozen=True):
 
     def visitors(self, counters: FaceCounters, *, logs_in: bool) -> Visitors:
         """Returns the limits on connections. `logs_in`: whether the protocol begins with a log-in."""
-        return self.guard.face(counters, logs_in=logs_in)
+        found = self.guard.face(counters, logs_in=logs_in)
+        found.callers = self.identities.quotas
+        return found
 
 
 class Listening(Protocol):

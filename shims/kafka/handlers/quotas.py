@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from treecast.middleware.broker.access import ANY, Content, Quota, Rate
+from treecast.middleware.broker.access import ANY, Content, Quota, Rate, check_quota
 from treecast.middleware.model.errors import TreecastError
 
 from .. import errors
@@ -17,12 +17,15 @@ from .base import Context, Fields, Handler, Message, refuse_with_message
 
 _USER: Final = "user"
 _CLIENT: Final = "client-id"
+_IP: Final = "ip"
+_KINDS: Final = (_USER, _CLIENT, _IP)
 _EXACT, _DEFAULT, _GIVEN = 0, 1, 2  # types of match
 RATES: Final[Mapping[str, Rate]] = MappingProxyType(
     {
         "producer_byte_rate": Rate.PRODUCE,
         "consumer_byte_rate": Rate.FETCH,
         "request_rate": Rate.REQUESTS,  # Kafka counts a percentage of threads, which this broker has not
+        "connection_creation_rate": Rate.CONNECTIONS,  # of an IP address (KIP-612)
     }
 )
 _KEYS: Final = {rate: key for key, rate in RATES.items()}
@@ -35,8 +38,8 @@ class _WrongQuotaError(ValueError):
 def describe_client_quotas(ctx: Context, request: Message) -> Fields:
     try:
         wanted = {one.entity_type: one for one in request.components}
-        if any(kind not in (_USER, _CLIENT) for kind in wanted):
-            raise _WrongQuotaError(f"quotas are of {_USER} and {_CLIENT}")
+        if any(kind not in _KINDS for kind in wanted):
+            raise _WrongQuotaError(f"quotas are of {', '.join(_KINDS)}")
         if any(one.match_type not in (_EXACT, _DEFAULT, _GIVEN) for one in wanted.values()):
             raise _WrongQuotaError("the match type is 0, 1 or 2")
     except _WrongQuotaError as error:
@@ -51,6 +54,8 @@ def _named(quota: Quota) -> Iterator[tuple[str, str]]:
         yield _USER, quota.user
     if quota.client_id:
         yield _CLIENT, quota.client_id
+    if quota.address:
+        yield _IP, quota.address
 
 
 def _fits(quota: Quota, wanted: Mapping[str, Message], *, strict: bool) -> bool:
@@ -81,6 +86,7 @@ def alter_client_quotas(ctx: Context, request: Message) -> Fields:
         code, detail = errors.NONE, None
         try:
             place, ops = _place(entry.entity), _ops(entry.ops)
+            _check(place, ops)
             if not request.validate_only:
                 ctx.log_in.identities.change(_Change(place, ops))
         except _WrongQuotaError as error:
@@ -92,13 +98,16 @@ def alter_client_quotas(ctx: Context, request: Message) -> Fields:
     return {"entries": rows}
 
 
-def _place(entity: Sequence[Message]) -> tuple[str, str]:
+Key = tuple[str, str, str]  # of `Quota.key`
+
+
+def _place(entity: Sequence[Message]) -> Key:
     named = {one.entity_type: ANY if one.entity_name is None else one.entity_name for one in entity}
-    if not named or len(named) != len(entity) or not named.keys() <= {_USER, _CLIENT}:
-        raise _WrongQuotaError(f"a quota is of a {_USER}, a {_CLIENT}, or both")
+    if not named or len(named) != len(entity) or (named.keys() != {_IP} and not named.keys() <= {_USER, _CLIENT}):
+        raise _WrongQuotaError(f"a quota is of a {_USER}, a {_CLIENT}, or both, or of an {_IP}")
     if not all(named.values()):
         raise _WrongQuotaError("a name cannot be empty")
-    return named.get(_USER, ""), named.get(_CLIENT, "")
+    return named.get(_USER, ""), named.get(_CLIENT, ""), named.get(_IP, "")
 
 
 def _ops(ops: Sequence[Message]) -> dict[Rate, float | None]:
@@ -113,20 +122,29 @@ def _ops(ops: Sequence[Message]) -> dict[Rate, float | None]:
     return found
 
 
+def _check(place: Key, ops: Mapping[Rate, float | None]) -> None:
+    """Raises _WrongQuotaError for a rate that what a quota is for does not have."""
+    given = {rate: number if number is not None else 1.0 for rate, number in ops.items()}
+    try:
+        check_quota(Quota(*place[:2], given, place[2]))
+    except ValueError as error:
+        raise _WrongQuotaError(str(error)) from None
+
+
 class _Change:
     """Sets and removes rates of one place."""
 
-    def __init__(self, place: tuple[str, str], ops: Mapping[Rate, float | None]) -> None:
+    def __init__(self, place: Key, ops: Mapping[Rate, float | None]) -> None:
         self._place = place
         self._ops = ops
 
     def __call__(self, content: Content) -> Content:
-        kept = {(one.user, one.client_id): one for one in content.quotas}
+        kept = {one.key: one for one in content.quotas}
         before = kept.pop(self._place, None)
         rates = {**(before.rates if before is not None else {}), **self._ops}
         left = {rate: number for rate, number in rates.items() if number is not None}
         if left:
-            kept[self._place] = Quota(*self._place, left)
+            kept[self._place] = Quota(*self._place[:2], left, self._place[2])
         return msgspec.structs.replace(content, quotas=tuple(kept.values()))
 
 

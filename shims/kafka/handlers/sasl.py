@@ -51,7 +51,7 @@ async def _plain(ctx: Context, log_in: LogIn, proof: bytes) -> Fields:
     if given is None:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "a malformed message of PLAIN")
     user, password = given
-    secret = secret_of(log_in.identities, user)
+    secret = secret_of(log_in.identities, user, log_in.origin)
     outcome = await ctx.log_ins.checked(log_in.origin, user, password, secret)
     if outcome is Outcome.BUSY:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "too many log-ins wait: try again")

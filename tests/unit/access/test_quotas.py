@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.broker.access import ANY, Content, Identities, Quota, Quotas, Rate, places
+from treecast.middleware.broker.access import (
+    ANY,
+    Content,
+    Identities,
+    Quota,
+    Quotas,
+    Rate,
+    check_quota,
+    places,
+)
 from treecast.middleware.model.quota_bucket import BURST_SECONDS, LONGEST, QuotaBucket
 
 # Steps of (time since the last one, amount), in numbers that floats hold exactly
@@ -94,3 +103,36 @@ def test_a_change_makes_new_buckets() -> None:
     identities.replace(Content())
     assert not identities.quotas.any
     assert identities.quotas.version > version
+
+
+def test_new_connections_of_an_address() -> None:
+    """Each address has a bucket; what is turned away costs nothing; `*` is for those without their own."""
+    named = Quota("", "", {Rate.CONNECTIONS: 2.0}, "10.0.0.7")
+    others = Quota("", "", {Rate.CONNECTIONS: 0.5}, ANY)
+    quotas = Quotas([named, others])
+    assert not quotas.any, "no client's bytes are counted"
+    assert [quotas.may_connect("10.0.0.7", 0.0) for _ in range(4)] == [True, True, False, False]
+    assert [quotas.may_connect("10.0.0.8", 0.0) for _ in range(2)] == [True, False]
+    assert quotas.may_connect("10.0.0.9", 0.0)
+    assert quotas.may_connect("10.0.0.7", 0.5)
+    assert not quotas.may_connect("10.0.0.8", 1.0)
+    assert quotas.may_connect("10.0.0.8", 2.0)
+    quotas.replace([])
+    assert all(quotas.may_connect("10.0.0.8", 2.0) for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("quota", "said"),
+    [
+        (Quota("", "", {Rate.PRODUCE: 1.0}), "it names"),
+        (Quota("alice", "", {Rate.PRODUCE: 1.0}, "10.0.0.7"), "it names"),
+        (Quota("alice", "", {}), "each above 0"),
+        (Quota("alice", "", {Rate.PRODUCE: 0.0}), "each above 0"),
+        (Quota("alice", "", {Rate.PRODUCE: float("inf")}), "each above 0"),
+        (Quota("alice", "", {Rate.CONNECTIONS: 1.0}), "produce-bytes, fetch-bytes, requests"),
+        (Quota("", "", {Rate.PRODUCE: 1.0}, "10.0.0.7"), "give connections"),
+    ],
+)
+def test_wrong_quotas(quota: Quota, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_quota(quota)

@@ -13,6 +13,8 @@ from pamqp import base, commands, frame
 from tests.unit.amqp.face import PROTOCOL_HEADER, frames_of
 
 from treecast.middleware.broker import QueueEdge, Turn
+from treecast.middleware.broker.access import Content, Identities
+from treecast.middleware.broker.access import User as IdentityUser
 from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.broker.queues import LocalVirtualHosts, MemoryStore, Recorder
 from treecast.middleware.model.counters import FaceCounters
@@ -342,3 +344,12 @@ async def test_the_end_tells_clients(face: AmqpFace) -> None:
     await ending
     assert not face.connections
     await client.close()
+
+
+def test_a_user_of_this_machine_only() -> None:
+    """One of the file of users: `may_come` decides where the connection is from."""
+    access = KeptUsers(Recorder(), None, b"salt")
+    access.use(Identities(Content({"ann": IdentityUser("ann", local=True), "bob": IdentityUser("bob")})))
+    assert access.may_come("ann", True)
+    assert not access.may_come("ann", False)
+    assert access.may_come("bob", False)

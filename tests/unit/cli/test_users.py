@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from treecast.middleware.broker.access import Rate
 from treecast.middleware.cli.app import app
 from treecast.middleware.cli.output import CommandError
 from treecast.middleware.daemon.users_file import load_users
@@ -95,3 +96,39 @@ def test_mistakes_of_rules(file: Path) -> None:
     assert "name one resource" in refused("acl", "add", "alice", "read", "--topic", "a", "--group", "b")
     assert "no operation 'reed'" in refused("acl", "add", "alice", "reed", "--topic", "a")
     assert "there is no user bob" in refused("acl", "add", "bob", "read", "--topic", "a")
+
+
+def test_quotas(file: Path) -> None:
+    assert "no quotas" in run("quotas", "list")
+    assert run("quotas", "set", "--user", "alice", "--produce-bytes", "1e6", "--requests", "200") == (
+        "user alice: produce-bytes 1,000,000, requests 200\n"
+    )
+    assert "produce-bytes 5, requests 200" in run("quotas", "set", "--user", "alice", "--produce-bytes", "5")
+    run("quotas", "set", "--user", "*", "--client-id", "*", "--fetch-bytes", "7.5")
+    assert "address 10.0.0.7: connections 20" in run(
+        "quotas", "set", "--address", "10.0.0.7", "--connections", "20"
+    )
+    content = load_users(file)
+    assert content is not None
+    assert [(one.key, dict(one.rates)) for one in content.quotas] == [
+        (("alice", "", ""), {Rate.PRODUCE: 5.0, Rate.REQUESTS: 200.0}),
+        (("*", "*", ""), {Rate.FETCH: 7.5}),
+        (("", "", "10.0.0.7"), {Rate.CONNECTIONS: 20.0}),
+    ]
+    assert "10.0.0.7" in run("quotas", "list")
+    assert json.loads(run("quotas", "list", "--json"))[0]["produce-bytes"] == 5.0
+    assert "no such quota" in refused("quotas", "delete", "--user", "bob")
+    run("quotas", "delete", "--user", "alice")
+    assert "alice" not in run("quotas", "list")
+    assert "name --user" in refused("quotas", "set", "--produce-bytes", "5")
+    assert "above 0" in refused("quotas", "set", "--user", "bob", "--produce-bytes", "0")
+    assert "give connections" in refused("quotas", "set", "--address", "*", "--requests", "5")
+
+
+def test_users_of_this_machine_only(file: Path) -> None:
+    run("users", "add", "root", "--admin", "--local-only", text="secret\n")
+    run("users", "password", "root", text="new\n")
+    content = load_users(file)
+    assert content is not None
+    assert (content.users["root"].local, content.users["root"].admin) == (True, True)
+    assert "this machine" in run("users", "list")

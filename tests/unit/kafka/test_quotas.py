@@ -10,7 +10,11 @@ import pytest
 from treecast.middleware.broker import Broker
 from treecast.middleware.broker.access import ANY, Content, Quota, Rate, read_users, write_users
 from treecast.shims.kafka import errors
+from treecast.shims.kafka import versions as v
+from treecast.shims.kafka.messages import in_versions
+from treecast.shims.kafka.schema import descriptor, encode_response
 from treecast.shims.kafka.server import KafkaFace
+from treecast.shims.kafka.throttling import with_throttle_time
 
 
 def limit(face: KafkaFace, **rates: float) -> None:
@@ -37,6 +41,30 @@ async def test_produce(version: int, face: KafkaFace, client: Any, make_batch: C
     assert third.throttle_time_ms >= 0
     limit(face, requests=1000.0)
     assert (await client.call("Produce", version, **produced(batch))).throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("api", v.APIS.values(), ids=lambda api: api.name)
+def test_every_api_tells_the_time_to_wait(api: v.Api) -> None:
+    """In each version whose answer has a throttle time, and in no other."""
+    for version in range(api.first, api.last + 1):
+        name = f"{api.name}Response"
+        has = any(
+            one["name"] == "ThrottleTimeMs" and in_versions(one["versions"], version)
+            for one in descriptor(name)["fields"]
+        )
+        plain = encode_response(api.key, version, 7, {})
+        told = with_throttle_time(api.key, version, [plain], 1234)
+        if has and api.name != "ApiVersions":  # which is not told: its throttle time is behind a list
+            assert told == [encode_response(api.key, version, 7, {"throttle_time_ms": 1234})], version
+        else:
+            assert told == [plain], version
+
+
+async def test_requests_of_any_api(face: KafkaFace, client: Any) -> None:
+    limit(face, requests=1.0)
+    assert (await client.call("ListGroups", 4)).throttle_time_ms == 0
+    assert 0 < (await client.call("ListGroups", 4)).throttle_time_ms <= 30_000
+    assert not client.transport.reading
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12])
@@ -100,8 +128,14 @@ async def test_the_calls(face: KafkaFace, client: Any) -> None:
         refused = await alter(alice, key, value)
         assert refused.error_code == errors.INVALID_REQUEST
         assert refused.error_message
-    wrong = await alter([{"entity_type": "ip", "entity_name": "10.0.0.7"}], "request_rate", 1.0)
-    assert wrong.error_code == errors.INVALID_REQUEST
+    machine = [{"entity_type": "ip", "entity_name": "10.0.0.7"}]
+    for entity, key in ((machine, "request_rate"), (alice, "connection_creation_rate"), (machine + alice, "request_rate")):
+        assert (await alter(entity, key, 1.0)).error_code == errors.INVALID_REQUEST
+    assert (await alter(machine, "connection_creation_rate", 20.0)).error_code == 0
+    assert await shown(("ip", 0, "10.0.0.7")) == [([("ip", "10.0.0.7")], {"connection_creation_rate": 20.0})]
+    came = [face.identities.quotas.may_connect("10.0.0.7", 0.0) for _ in range(30)]
+    assert came == [True] * 20 + [False] * 10
+    assert (await alter(machine, "connection_creation_rate", 0.0, remove=True)).error_code == 0
     assert (await alter(alice, "producer_byte_rate", 0.0, remove=True)).error_code == 0
     assert (await alter(default, "request_rate", 0.0, remove=True)).error_code == 0
     assert await shown() == [([("user", "alice")], {"consumer_byte_rate": 2000.5})]

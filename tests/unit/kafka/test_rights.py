@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from tests.unit.kafka.test_every_api import codes_in, fields_of
 
@@ -187,6 +189,30 @@ async def test_a_wrong_log_in(face: KafkaFace, client: Any, user: str, password:
     assert client.connection.log_in.state is State.FAILED
     client.send("Metadata", 1, topics=None)
     await client.nothing()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", SHA256])
+async def test_a_user_of_this_machine_only(
+    mechanism: str, face: KafkaFace, connect: Callable[[], Any]
+) -> None:
+    """From elsewhere its password does not fit, as for an unknown user; an open connection ends."""
+    close(face)
+    before = connect()
+    before.connection.log_in.origin = "10.0.0.7"
+    assert await log_in(before) == 0
+    local = msgspec.structs.replace(BOB, local=True)
+    face.identities.replace(Content({"bob": local, "root": ROOT}))
+    assert before.transport.closed
+    for origin, passes in (("10.0.0.7", False), ("", True)):
+        client = connect()
+        client.connection.log_in.origin = origin
+        if mechanism == "PLAIN":
+            assert (await log_in(client) == 0) is passes
+            continue
+        assert (await client.call("SaslHandshake", 1, mechanism=mechanism)).error_code == 0
+        first = await client.call("SaslAuthenticate", 2, auth_bytes=b"n,,n=bob,r=abc")
+        salt = first.auth_bytes.split(b",")[1]
+        assert (salt == b"s=" + base64.b64encode(b"salt")) is passes
 
 
 async def test_an_unknown_mechanism(face: KafkaFace, connect: Callable[[], Any]) -> None:

@@ -143,3 +143,27 @@ def test_new_ones_of_an_address_give_way_among_themselves() -> None:
     assert door.visitors.new == 4
     here = [door.enter(HERE)[0] for _ in range(6)]  # this machine's are not counted by address
     assert not any(one.aborted for one in here)
+
+
+class Rationed:
+    """Lets each address come once."""
+
+    def __init__(self) -> None:
+        self.came: set[str] = set()
+
+    def may_connect(self, address: str, now: float) -> bool:
+        new = address not in self.came
+        self.came.add(address)
+        return new
+
+
+def test_callers_come_at_a_rate() -> None:
+    """Of other machines; a connection whose TLS handshake is done has come before."""
+    door = Door(Limits())
+    door.visitors.callers = Rationed()
+    assert door.enter(THERE)[1] is not None
+    assert door.enter(THERE)[1] is None
+    assert door.enter(ELSEWHERE)[1] is not None
+    assert all(door.enter(HERE)[1] is not None for _ in range(3))
+    assert door.visitors.enter(THERE, Connection(), 0.0, again=True) is not None
+    assert door.counters.connections_refused == 1

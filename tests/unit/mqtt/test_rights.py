@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.mqtt.face import Client, MemoryHost, ended
 
@@ -70,6 +71,22 @@ def test_log_ins(host: MemoryHost) -> None:
     assert host.client().connect("c").reason == codec.BAD_CREDENTIALS
     assert host.client().connect("c", user="nobody").reason == codec.BAD_CREDENTIALS
     assert host.client(V311).connect("c").reason == 4
+
+
+def test_a_user_of_this_machine_only(host: MemoryHost) -> None:
+    """From elsewhere its password does not fit; its open connection ends when it becomes one."""
+    anna = msgspec.structs.replace(USERS["anna"], local=True)
+    elsewhere = host.client()
+    elsewhere.session.connection.address = elsewhere.session.output.address = "10.0.0.7"
+    assert elsewhere.connect("e", user="anna").reason == 0
+    close(host, *RULES, users={**USERS, "anna": anna})
+    last = ended(elsewhere)
+    assert last is not None
+    assert last.reason == codec.NOT_AUTHORIZED
+    assert host.client().connect("c", user="anna").reason == 0
+    again = host.client()
+    again.session.connection.address = "10.0.0.7"
+    assert again.connect("e", user="anna").reason == codec.BAD_CREDENTIALS
 
 
 # --- publishes
