@@ -66,8 +66,18 @@ class Verifier(Struct, frozen=True):
 
 def verifier(mechanism: str, password: bytes, salt: bytes, iterations: int = ITERATIONS) -> Verifier:
     """Makes the verifier of a password. `salt`: random bytes."""
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
+    return verifier_of_salted(mechanism, iterations, salt, salted)
+
+
+def digest_size(mechanism: str) -> int:
+    """Returns the bytes of a mechanism's keys."""
+    return hashlib.new(HASHES[mechanism]).digest_size
+
+
+def verifier_of_salted(mechanism: str, iterations: int, salt: bytes, salted: bytes) -> Verifier:
+    """Makes the verifier of a password of which only the salted form is known."""
     name = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(name, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     server_key = hmac.digest(salted, b"Server Key", name)
     return Verifier(mechanism, iterations, salt, hashlib.new(name, client_key).digest(), server_key)
@@ -82,7 +92,7 @@ def read_verifier(mechanism: str, text: str) -> Verifier:
     if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
         raise ValueError(f"{LEAST_ITERATIONS} to {MOST_ITERATIONS} iterations, not {iterations}")
     salt, stored_key, server_key = (_decoded(part) for part in parts[1:])
-    size = hashlib.new(HASHES[mechanism]).digest_size
+    size = digest_size(mechanism)
     if not salt or len(stored_key) != size or len(server_key) != size:
         raise ValueError(f"a verifier of {mechanism} has keys of {size} bytes, and a salt")
     return Verifier(mechanism, iterations, salt, stored_key, server_key)

@@ -118,6 +118,7 @@ NEEDED: Final[Mapping[int, tuple[Right, ...]]] = MappingProxyType(
         v.DESCRIBE_CLIENT_QUOTAS: (Right(_O.DESCRIBE_CONFIGS, _CLUSTER),),
         v.ALTER_CLIENT_QUOTAS: (Right(_O.ALTER_CONFIGS, _CLUSTER),),
         v.DESCRIBE_USER_SCRAM_CREDENTIALS: (Right(_O.DESCRIBE, _CLUSTER),),
+        v.ALTER_USER_SCRAM_CREDENTIALS: (Right(_O.ALTER, _CLUSTER),),
         v.DESCRIBE_CLUSTER: (),
         v.DESCRIBE_PRODUCERS: (_each(_O.READ, _TOPIC),),
         v.DESCRIBE_TRANSACTIONS: (_each(_O.DESCRIBE, _ID),),

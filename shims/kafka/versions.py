@@ -75,6 +75,7 @@ OFFSET_DELETE: Final = 47
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 ALTER_CLIENT_QUOTAS: Final = 49
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -126,6 +127,7 @@ _TABLE = (
     Api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
     Api(ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
     Api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
+    Api(ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
     Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
     Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),

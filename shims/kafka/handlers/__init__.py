@@ -19,6 +19,7 @@ from . import (
     placement,
     quotas,
     sasl,
+    scram_users,
     topics,
     transactions,
 )
@@ -38,6 +39,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     | placement.HANDLERS
     | quotas.HANDLERS
     | sasl.HANDLERS
+    | scram_users.HANDLERS
     | topics.HANDLERS
     | transactions.HANDLERS
 )

@@ -1,8 +1,7 @@
-"""Calls about what this broker does not have: SCRAM users, share groups.
+"""Calls about what this broker does not have: share groups.
 
-Describing users answers an empty list, as a Kafka does on which nobody has set any: tools that list
-everything then go on. Share groups (KIP-932) are answered as by a Kafka where they are turned off, so that
-their consumers say that the cluster has none, instead of trying again for ever.
+They (KIP-932) are answered as by a Kafka where they are turned off, so that their consumers say that the
+cluster has none, instead of trying again for ever.
 """
 
 from __future__ import annotations
@@ -15,20 +14,6 @@ from .. import versions as v
 from .base import Context, Fields, Handler, Message, refuse_with_message
 
 _NO_SHARES = "this broker has no share groups"
-
-
-def describe_user_scram_credentials(ctx: Context, request: Message) -> Fields:
-    """Returns no user if all are asked for, and for each one that is named that there is no such user."""
-    rows = [
-        {
-            "user": user.name,
-            "error_code": errors.RESOURCE_NOT_FOUND,
-            "error_message": f"Attempt to describe a user credential that does not exist: {user.name}",
-            "credential_infos": [],
-        }
-        for user in request.users or ()
-    ]
-    return {"error_code": errors.NONE, "error_message": None, "results": rows}
 
 
 def share_group_heartbeat(ctx: Context, request: Message) -> Fields:
@@ -52,7 +37,6 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 HANDLERS = {
-    v.DESCRIBE_USER_SCRAM_CREDENTIALS: Handler(describe_user_scram_credentials, refuse_with_message),
     v.SHARE_GROUP_HEARTBEAT: Handler(share_group_heartbeat, refuse_with_message),
     v.SHARE_GROUP_DESCRIBE: Handler(share_group_describe, _refuse_describe),
 }

@@ -210,6 +210,7 @@ def _others() -> dict[str, Fields]:
             "validate_only": True,
         },
         "DescribeUserScramCredentials": {"users": None},
+        "AlterUserScramCredentials": {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": []},
         "ShareGroupHeartbeat": {"group_id": "g", "member_id": "m", "member_epoch": 0},
         "ShareGroupDescribe": {"group_ids": ["g"]},
     }
