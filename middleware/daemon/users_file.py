@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import Final
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.private_file import write_private
-from treecast.middleware.broker.access import Content, Identities, UsersFileError, read_users, write_users
+from treecast.middleware.api.private_file import Stamp, stamp_of, write_private
+from treecast.middleware.broker.access import (
+    BearerError,
+    Content,
+    Identities,
+    JwksTokens,
+    OAuth,
+    UsersFileError,
+    read_users,
+    write_users,
+)
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.shims.face import OpenListener
@@ -29,8 +38,6 @@ FILE: Final = "users.toml"  # in the data directory
 _ASKING: Final = ("kafka", "mqtt")  # faces that ask these users for their rights
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 _log = Log(__name__)
-
-Stamp = tuple[int, int, int]
 
 
 def load_users(path: Path) -> Content | None:
@@ -95,7 +102,7 @@ class WatchedUsers:
     def __init__(self, path: Path, *, named: bool) -> None:
         """`named`: the operator has named the file, so that it has to be there. Raises StartError."""
         self.path = path
-        self.trouble = ""
+        self._trouble = ""
         self._seen = self._stamp()
         self.watching = Watching(self.look)
         try:
@@ -106,6 +113,12 @@ class WatchedUsers:
             raise StartError(f"--access-file {path}: make it by `treecast users add NAME --file {path}`")
         self.identities = Identities(content, secrets.token_bytes(32))
         self.identities.store = self._store
+        self._token_trouble = ""
+        self._keys_seen: tuple[OAuth | None, Stamp | None] = (None, None)
+        try:
+            self._look_at_keys(again=True)
+        except (OSError, UnicodeDecodeError, BearerError) as error:
+            raise StartError(f"oauth in {path}: its file of keys: {_reason(error)}") from error
 
     def _store(self, change: Callable[[Content], Content]) -> Content:
         """Implements `Identities.store`."""
@@ -117,14 +130,35 @@ class WatchedUsers:
         return content
 
     def _stamp(self) -> Stamp | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return stamp_of(self.path)
+
+    @property
+    def trouble(self) -> str:
+        """Why the file, or that of the tokens' keys, cannot be used as it is; empty if it can."""
+        return self._trouble or self._token_trouble
 
     def look(self, *, again: bool = False) -> None:
-        """Reads the file again if it has changed, or `again`."""
+        """Reads the file, and that of the tokens' keys, again if it has changed, or `again`."""
+        self._look_at_users(again)
+        try:
+            self._look_at_keys(again=again)
+        except (OSError, UnicodeDecodeError, BearerError) as error:
+            self._token_trouble = f"the keys of tokens: {_reason(error)}; what was read before holds"
+            _log.error("keys of tokens not read", error=_reason(error), advice="mend the file: it is read again")
+
+    def _look_at_keys(self, *, again: bool) -> None:
+        """Raises BearerError, or OSError, if the keys cannot be used."""
+        oauth = self.identities.content.oauth
+        seen = (oauth, stamp_of(Path(oauth.keys)) if oauth is not None else None)
+        if seen == self._keys_seen and not again:
+            return
+        self._keys_seen = seen
+        self.identities.tokens = (
+            JwksTokens(oauth, Path(oauth.keys).read_text(encoding="utf-8")) if oauth is not None else None
+        )
+        self._token_trouble = ""
+
+    def _look_at_users(self, again: bool) -> None:
         stamp = self._stamp()
         if stamp == self._seen and (stamp is None or not again):
             return
@@ -137,12 +171,12 @@ class WatchedUsers:
         if content is None:
             self._keep_on("it is gone")
             return
-        self.trouble = ""
+        self._trouble = ""
         self.identities.replace(content)
         _log.info("users read again", users=len(content.users), rules=len(content.rules))
 
     def _keep_on(self, reason: str) -> None:
-        self.trouble = f"the file of users {self.path}: {reason}; what was read before holds"
+        self._trouble = f"the file of users {self.path}: {reason}; what was read before holds"
         _log.error("users not read", path=str(self.path), error=reason, advice="mend it: it is read again")
 
 

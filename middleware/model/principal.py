@@ -25,6 +25,7 @@ class Proof(enum.Enum):
     PASSWORD = "password"
     SCRAM = "scram"
     CERTIFICATE = "certificate"
+    TOKEN = "token"
 
 
 class Principal(Struct, frozen=True):

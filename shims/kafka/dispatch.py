@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -186,8 +187,10 @@ class Dispatcher:
             return self._unsupported(v.APIS[key], header, frame)
         log_in = peer.log_in
         closed = log_in.identities.closed  # while it is not, nothing is asked of `log_in`
-        if closed and log_in.state is not State.DONE and not log_in.serves(key):
-            raise Refused(f"{api.name} before the log-in: clients have to use SASL here", late=True)
+        if closed and not log_in.settled and not log_in.serves(key, time.time()):
+            over = log_in.state is State.DONE
+            when = "after the end of its token" if over else "before the log-in: clients have to use SASL here"
+            raise Refused(f"{api.name} {when}", late=True)
         if key == v.PRODUCE:
             leaders: Leaders = log_in.writable(self._leaders) if closed else self._leaders
             # A lone produce takes the short way. Behind others of its chunk it must join them, to stay in

@@ -1,4 +1,4 @@
-"""The log-in of one Kafka connection, without I/O: SaslHandshake, then SaslAuthenticate (KIP-43, 84, 152).
+"""The log-in of one Kafka connection, without I/O: SaslHandshake, then SaslAuthenticate (KIP-43, 84, 152, 255).
 
 | state | what is served | what follows |
 | --- | --- | --- |
@@ -7,7 +7,8 @@
 | DONE | everything; SaslHandshake repeats the log-in, as the same user (KIP-368) | CHOSEN |
 | FAILED | nothing: the connection ends | |
 
-With a client certificate that names a user the state is DONE from the beginning.
+With a client certificate that names a user the state is DONE from the beginning. A log-in by a token holds
+until the token ends: then the connection may only log in again, with another one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from treecast.middleware.model.scram import HASHES, ServerExchange, Verifier
 from . import versions as v
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, *HASHES)
 
 
@@ -59,6 +61,8 @@ class LogIn:
         self.state = State.NEW
         self.mechanism = ""
         self.exchange: ServerExchange | None = None
+        self.rejected = ""  # why its token was refused, until the client has taken note of that
+        self.until = 0.0  # when the log-in ends, in seconds since 1970; 0.0: never
         self._was_known = False  # its user was among the users
         self._writable: CheckedLeaders | None = None
         self._readable: CheckedLeaders | None = None
@@ -79,9 +83,20 @@ class LogIn:
             return self._was_known
         return self.identities.closed
 
-    def serves(self, key: int) -> bool:
-        """Whether an API is served now, where clients have to log in."""
-        served = SERVED[self.state]
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The mechanisms that are offered."""
+        return (*MECHANISMS, OAUTHBEARER) if self.identities.tokens is not None else MECHANISMS
+
+    @property
+    def settled(self) -> bool:
+        """Whether all APIs are served without another look, where clients have to log in."""
+        return self.state is State.DONE and not self.until
+
+    def serves(self, key: int, now: float) -> bool:
+        """Whether an API is served now, where clients have to log in. `now`: seconds since 1970."""
+        over = self.state is State.DONE and 0 < self.until <= now
+        served = SERVED[State.NEW if over else self.state]
         return served is None or key in served
 
     def choose(self, mechanism: str, nonce: bytes) -> None:
@@ -89,6 +104,7 @@ class LogIn:
         self.state = State.CHOSEN
         self.mechanism = mechanism
         self.exchange = None
+        self.rejected = ""
         if mechanism in HASHES:
             identities = self.identities
             self.exchange = ServerExchange(mechanism, nonce, _Finder(identities, mechanism, self.origin))
@@ -104,15 +120,16 @@ class LogIn:
             self.state = State.DONE
             self._was_known = self.identities.admits(user, self.origin)
 
-    def succeed(self, user: str) -> bool:
+    def succeed(self, user: str, until: float = 0.0) -> bool:
         """Returns whether the connection is now the user's: it stays the one whose it was before. One that a
-        certificate has proven may become another's once, as in Kafka."""
+        certificate has proven may become another's once, as in Kafka. `until`: as the attribute."""
         before = self.granted.principal
         settled = before is not ANONYMOUS and before.proof is not Proof.CERTIFICATE
         if (settled and before.name != user) or not self.identities.admits(user, self.origin):
             return False
-        proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
+        proof = _PROOFS.get(self.mechanism, Proof.SCRAM)
         self._was_known = True
+        self.until = until
         self.granted.become(Principal(user, proof=proof, address=self.origin or HERE))
         self.identities.logged_in("kafka", self.granted.principal, self.mechanism, allowed=True)
         self.state = State.DONE
@@ -140,6 +157,9 @@ class LogIn:
         if self._readable is None:
             self._readable = CheckedLeaders(leaders, self.granted, Operation.READ)
         return self._readable
+
+
+_PROOFS: Final[Mapping[str, Proof]] = MappingProxyType({PLAIN: Proof.PASSWORD, OAUTHBEARER: Proof.TOKEN})
 
 
 class _Finder:

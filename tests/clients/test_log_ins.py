@@ -303,6 +303,30 @@ def test_kafkas_own_tools(tool: Callable[..., str], librdkafka: Librdkafka) -> N
     assert "SaslAuthenticationException" in tool("nobody", "kafka-topics", "--list", fails=True)
 
 
+def test_kafka_configs_makes_users_and_quotas(
+    tool: Callable[..., str], secured: DaemonProcess, librdkafka: Librdkafka
+) -> None:
+    """The Java client sends no password, but what is derived from it; the user then logs in with it."""
+    dave = ["--entity-type", "users", "--entity-name", "dave"]
+    both = "SCRAM-SHA-256=[iterations=4096,password=dave's],SCRAM-SHA-512=[password=dave's]"
+    refused = tool("alice", "kafka-configs", "--alter", *dave, "--add-config", both, fails=True)
+    assert "ClusterAuthorizationException" in refused
+    tool("root", "kafka-configs", "--alter", *dave, "--add-config", both)
+    assert "SCRAM-SHA-256=iterations=4096" in tool("root", "kafka-configs", "--describe", *dave)
+    treecast(secured, "acl", "add", "dave", "write,create", "--topic", "dave")
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert produced(librdkafka("dave", mechanism=mechanism), "dave") is None
+    tool("root", "kafka-configs", "--alter", *dave, "--delete-config", "SCRAM-SHA-256")
+    assert "SCRAM-SHA-256" not in tool("root", "kafka-configs", "--describe", *dave)
+    tool("root", "kafka-configs", "--alter", *dave, "--add-config", "producer_byte_rate=1048576")
+    machine = ["--entity-type", "ips", "--entity-name", "10.0.0.7"]
+    tool("root", "kafka-configs", "--alter", *machine, "--add-config", "connection_creation_rate=20")
+    listed = treecast(secured, "quotas", "list")
+    assert "produce-bytes 1,048,576" in listed
+    assert "10.0.0.7" in listed
+    assert "connection_creation_rate=20.0" in tool("root", "kafka-configs", "--describe", *machine)
+
+
 def test_a_change_counts_on_open_connections(
     secured: DaemonProcess, librdkafka: Librdkafka, until: Callable[..., Any]
 ) -> None:

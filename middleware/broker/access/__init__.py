@@ -3,6 +3,7 @@
 from .audit import Row, Trail, Use
 from .audited import AuditedRights
 from .authorizer import CLUSTER, AllowAll, Authorizer, Decision, Operation, Resource, ResourceKind
+from .bearer import Bearer, BearerError, JwksTokens, OAuth, Tokens
 from .certificates import CertificateUsers, MappingError
 from .filters import may_match
 from .granted import Granted, everything
@@ -23,6 +24,8 @@ __all__ = [
     "AllowAll",
     "Allowance",
     "AuditedRights",
+    "Bearer",
+    "BearerError",
     "Authorizer",
     "CertificateUsers",
     "CheckedLeaders",
@@ -30,7 +33,9 @@ __all__ = [
     "Decision",
     "Granted",
     "Identities",
+    "JwksTokens",
     "MappingError",
+    "OAuth",
     "Operation",
     "Pattern",
     "Permission",
@@ -45,6 +50,7 @@ __all__ = [
     "Rules",
     "Spending",
     "StoredRights",
+    "Tokens",
     "Trail",
     "Use",
     "User",

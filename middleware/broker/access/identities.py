@@ -18,6 +18,7 @@ from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
 
 from .audit import Trail
 from .authorizer import Decision, Operation, Resource, ResourceKind
+from .bearer import OAuth, Tokens
 from .certificates import CertificateUsers
 from .quotas import Quota, Quotas
 from .rules import Rule, Rules
@@ -41,12 +42,15 @@ class User(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """The content of the store. `users`: by name. `certificates`: rules that say whose a certificate is."""
+    """The content of the store. `users`: by name. `certificates`: rules that say whose a certificate is.
+    `oauth`: which bearer tokens are a log-in; None: none.
+    """
 
     users: Mapping[str, User] = {}
     rules: tuple[Rule, ...] = ()
     certificates: tuple[str, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    oauth: OAuth | None = None
 
 
 Change = Callable[[Content], Content]
@@ -70,6 +74,8 @@ class Identities:
         self._watchers: list[Callable[[], None]] = []
         self.trail: Trail | None = None
         """Where log-ins and uses of rights are noted. None: nowhere."""
+        self.tokens: Tokens | None = None
+        """Checks bearer tokens. None: there is no log-in by them."""
         self.store: Callable[[Change], Content] | None = None
         """Applies a change to what is stored, and returns all of it. None: nothing can be changed."""
 

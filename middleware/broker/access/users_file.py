@@ -2,6 +2,12 @@
 
 certificates = ["RULE:^CN=([^,]+).*$/$1/L", "DEFAULT"]  whose a client certificate is; see `certificates`
 
+[oauth]                                                 bearer tokens, see `bearer`
+keys = "/etc/treecast/jwks.json"
+audience = "treecast"
+issuer = "https://login.shop"                           default: any
+claim = "sub"                                           names the user; this is the default
+
 [users.alice]
 SCRAM-SHA-256 = "8192$SALT$STORED-KEY$SERVER-KEY"       base64; never a password
 SCRAM-SHA-512 = "8192$SALT$STORED-KEY$SERVER-KEY"
@@ -40,6 +46,7 @@ from treecast.middleware.model.principal import ANONYMOUS
 from treecast.middleware.model.scram import SHA256, SHA512, Verifier, read_verifier
 
 from .authorizer import Operation, ResourceKind
+from .bearer import OAuth
 from .certificates import CertificateUsers, MappingError
 from .identities import Content, User
 from .quotas import Quota, Rate, check_quota
@@ -84,8 +91,16 @@ class _Quota(Struct, forbid_unknown_fields=True, rename="kebab"):
     connections: float | None = None
 
 
+class _OAuth(Struct, forbid_unknown_fields=True):
+    keys: str
+    audience: str
+    issuer: str = ""
+    claim: str = "sub"
+
+
 class _File(Struct, forbid_unknown_fields=True):
     certificates: list[str] = []
+    oauth: _OAuth | None = None
     users: dict[str, _User] = {}
     rules: list[_Rule] = []
     quotas: list[_Quota] = []
@@ -112,7 +127,15 @@ def read_users(text: str) -> Content:
         raise UsersFileError(f"certificates: {error}") from error
     rules = tuple([_rule(number, one) for number, one in enumerate(found.rules, 1)])
     quotas = tuple([_quota(number, one) for number, one in enumerate(found.quotas, 1)])
-    return Content(users, rules, tuple(found.certificates), quotas)
+    return Content(users, rules, tuple(found.certificates), quotas, _oauth(found.oauth))
+
+
+def _oauth(given: _OAuth | None) -> OAuth | None:
+    if given is None:
+        return None
+    if not (given.keys and given.audience and given.claim):
+        raise UsersFileError("oauth: keys, audience and claim cannot be empty")
+    return OAuth(given.keys, given.audience, given.issuer, given.claim)
 
 
 def _quota(number: int, given: _Quota) -> Quota:
@@ -161,6 +184,10 @@ def write_users(content: Content) -> str:
     parts = [_HEAD]
     if content.certificates:
         parts.append(f"certificates = [{', '.join(map(_quoted, content.certificates))}]\n")
+    if content.oauth is not None:
+        given = [(name, getattr(content.oauth, name)) for name in ("keys", "audience", "issuer", "claim")]
+        rows = [f"{name} = {_quoted(value)}" for name, value in given if value]
+        parts.append("\n".join(["[oauth]", *rows]) + "\n")
     for user in content.users.values():
         rows = [f"[users.{_quoted(user.name)}]"]
         rows += [f"{name} = {_quoted(one.text)}" for name, one in user.verifiers.items()]

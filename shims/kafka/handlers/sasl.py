@@ -1,32 +1,42 @@
-"""SaslHandshake and SaslAuthenticate: log-ins with PLAIN and SCRAM (KIP-43, 84, 152, 255)."""
+"""SaslHandshake and SaslAuthenticate: log-ins with PLAIN, SCRAM and OAUTHBEARER (KIP-43, 84, 152, 255)."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
+import time
 from typing import Final
 
+from treecast.middleware.broker.access import BearerError
 from treecast.middleware.model.scram import NONCE_BYTES, ScramError
 from treecast.shims.identified import secret_of
 from treecast.shims.log_ins import Outcome
 
 from .. import errors
 from .. import versions as v
-from ..log_in import MECHANISMS, PLAIN, LogIn, State
+from ..log_in import OAUTHBEARER, PLAIN, LogIn, State
 from .base import Context, Fields, Handler, Message, refuse_with_message
 
 _WRONG: Final = "user name or password are wrong"
 _NOT_NOW: Final = "SaslHandshake comes first, and once for each log-in"
+_INVALID_TOKEN: Final = b'{"status":"invalid_token"}'  # RFC 7628, 3.2.2: nothing more is told
+# gs2-header kvsep "auth=Bearer " token kvsep, and extensions, of which none counts (RFC 7628, 3.1)
+_BEARER: Final = re.compile(
+    rb"n,(?:a=([^,\x01]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=Bearer +([A-Za-z0-9._~+/=-]+)\x01"
+    rb"(?:[A-Za-z]+=[^\x01]*\x01)*\x01",
+    re.IGNORECASE,
+)
 _OPEN: Final = "nobody has to log in here: this host has no users; connect without SASL"
 
 
 def sasl_handshake(ctx: Context, request: Message) -> Fields:
     """Chooses the mechanism. Without users there is none, as at a listener of Kafka without SASL."""
     log_in = ctx.log_in
-    offered = list(MECHANISMS)
+    offered = list(log_in.mechanisms)
     if not log_in.identities.closed:
         return {"error_code": errors.ILLEGAL_SASL_STATE, "mechanisms": []}
-    if request.mechanism not in MECHANISMS:
+    if request.mechanism not in offered:
         log_in.fail()
         return {"error_code": errors.UNSUPPORTED_SASL_MECHANISM, "mechanisms": offered}
     log_in.choose(request.mechanism, secrets.token_bytes(NONCE_BYTES))
@@ -43,6 +53,8 @@ async def sasl_authenticate(ctx: Context, request: Message) -> Fields:
         return _failed(log_in, errors.ILLEGAL_SASL_STATE, _OPEN if not log_in.identities.closed else _NOT_NOW)
     if log_in.mechanism == PLAIN:
         return await _plain(ctx, log_in, request.auth_bytes)
+    if log_in.mechanism == OAUTHBEARER:
+        return await _bearer(ctx, log_in, request.auth_bytes)
     return await _scram(ctx, log_in, request.auth_bytes)
 
 
@@ -89,8 +101,34 @@ async def _scram(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
     return _passed(answer)
 
 
-def _passed(answer: bytes) -> Fields:
-    return {"error_code": errors.NONE, "error_message": None, "auth_bytes": answer, "session_lifetime_ms": 0}
+async def _bearer(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
+    """Checks a token. A refusal is told in two steps, as the mechanism has it: the client takes note first."""
+    if log_in.rejected:
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _INVALID_TOKEN.decode())
+    found, tokens, now = _BEARER.fullmatch(message), log_in.identities.tokens, time.time()
+    if found is None or tokens is None:
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "a malformed message of OAUTHBEARER")
+    try:
+        bearer = tokens.check(found[2].decode(), now)
+        if (found[1] or b"") not in (b"", bearer.user.encode()):
+            raise BearerError("an authorization identity other than the token's user is not supported")
+        if not log_in.succeed(bearer.user, bearer.until):
+            raise BearerError(f"the token's user {bearer.user!r} may not log in here")
+    except BearerError as error:
+        log_in.rejected = str(error)
+        log_in.refused("", str(error))
+        await asyncio.sleep(ctx.log_ins.wrong(log_in.origin, ""))
+        return _passed(_INVALID_TOKEN)
+    return _passed(b"", max(int((bearer.until - now) * 1000), 1))
+
+
+def _passed(answer: bytes, lifetime_ms: int = 0) -> Fields:
+    return {
+        "error_code": errors.NONE,
+        "error_message": None,
+        "auth_bytes": answer,
+        "session_lifetime_ms": lifetime_ms,
+    }
 
 
 def _failed(log_in: LogIn, code: int, detail: str) -> Fields:

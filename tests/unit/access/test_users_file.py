@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.provider import AUDIENCE, Provider
 
 from treecast.middleware.broker.access import (
+    BearerError,
     Content,
     Identities,
+    OAuth,
     Operation,
     Pattern,
     Permission,
+    Quota,
+    Rate,
     ResourceKind,
     Rule,
     User,
@@ -45,6 +50,25 @@ USERS = st.builds(
     name=NAMES,
     verifiers=st.sampled_from([{}, VERIFIERS, {SHA512: VERIFIERS[SHA512]}]),
     admin=st.booleans(),
+    local=st.booleans(),
+)
+RATES = st.floats(min_value=0.001, max_value=1e12)
+QUOTAS = st.builds(
+    Quota,
+    user=NAMES,
+    client_id=st.just("") | ANYTHING,
+    rates=st.dictionaries(
+        st.sampled_from([Rate.PRODUCE, Rate.FETCH, Rate.REQUESTS]), RATES, min_size=1
+    ),
+) | st.builds(
+    Quota,
+    user=st.just(""),
+    client_id=st.just(""),
+    rates=st.fixed_dictionaries({Rate.CONNECTIONS: RATES}),
+    address=ANYTHING,
+)
+OAUTHS = st.none() | st.builds(
+    OAuth, keys=ANYTHING, audience=ANYTHING, issuer=st.just("") | ANYTHING, claim=ANYTHING
 )
 RULES = st.builds(
     Rule,
@@ -58,10 +82,14 @@ RULES = st.builds(
 )
 
 
-@given(st.lists(USERS, max_size=3), st.lists(RULES, max_size=4))
-def test_what_is_written_is_read(users: list[User], rules: list[Rule]) -> None:
+@given(
+    st.lists(USERS, max_size=3), st.lists(RULES, max_size=4), st.lists(QUOTAS, max_size=3), OAUTHS
+)
+def test_what_is_written_is_read(
+    users: list[User], rules: list[Rule], quotas: list[Quota], oauth: OAuth | None
+) -> None:
     mapping = ("RULE:^CN=([^,]+).*$/$1/L", 'SAN:DNS:"(.*)\\/x"/$1/')[: len(users)]
-    content = Content({user.name: user for user in users}, tuple(rules), mapping)
+    content = Content({user.name: user for user in users}, tuple(rules), mapping, tuple(quotas), oauth)
     assert read_users(write_users(content)) == content
 
 
@@ -92,6 +120,10 @@ MISTAKES = {
     RULE.format(operation="reed", name="x"): "no operation 'reed'",
     RULE.format(operation="read", name=""): "rule 1: .*empty",
     "users = ": "Invalid value",
+    "[[quotas]]\nuser = 'a'": "quota 1: give produce-bytes",
+    "[[quotas]]\naddress = 'a'\nrequests = 1": "quota 1: give connections",
+    "[oauth]\nkeys = 'x'": "missing required field `audience`",
+    "[oauth]\nkeys = 'x'\naudience = ''": "cannot be empty",
 }
 
 
@@ -180,3 +212,41 @@ def test_a_start_with_a_wrong_file(tmp_path: Path) -> None:
     path.write_text("x = 1")
     with pytest.raises(StartError, match=r"users\.toml: .*unknown field `x`"):
         WatchedUsers(path, named=False)
+
+
+def test_keys_of_tokens_are_read_again(tmp_path: Path) -> None:
+    """New ones count; a file that became wrong or is gone changes nothing, and is told."""
+    jwt = pytest.importorskip("jwt", reason="PyJWT comes with the extras `oauth` and `test`")
+    first, second = Provider(jwt), Provider(jwt)
+    path, keys = tmp_path / "users.toml", tmp_path / "jwks.json"
+    content = Content({"a": add("a")}, oauth=OAuth(str(keys), AUDIENCE))
+    change_users(path, lambda _: content)
+    with pytest.raises(StartError, match="its file of keys"):
+        WatchedUsers(path, named=False)
+    keys.write_text(first.jwks())
+    users = WatchedUsers(path, named=False)
+
+    def accepted(provider: Provider) -> bool:
+        assert users.identities.tokens is not None
+        try:
+            return users.identities.tokens.check(provider.token({}, now=1e9), 1e9).user == "alice"
+        except BearerError:
+            return False
+
+    assert (accepted(first), accepted(second)) == (True, False)
+    keys.write_text(second.jwks())
+    users.look()
+    assert (accepted(first), accepted(second)) == (False, True)
+    keys.write_text("{}")
+    users.look()
+    assert "what was read before holds" in users.trouble
+    assert accepted(second)
+    keys.unlink()
+    users.look()
+    assert accepted(second)
+    keys.write_text(second.jwks())
+    users.look()
+    assert users.trouble == ""
+    change_users(path, lambda content: Content(content.users))
+    users.look()
+    assert users.identities.tokens is None
