@@ -11,13 +11,13 @@ import msgspec
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker.pubsub import PubSubSettings
-from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.brokerless import BrokerlessHost, FabricHostSettings
 from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.storage.whole_file import write_whole
 
 from .admin import AdminServer
+from .control import ControlServer
 from .settings import AgentSettings, SiteSettings
 from .status import AgentCounters, AgentStatus, Trouble
 
@@ -46,13 +46,21 @@ class SiteLife:
         self.counters = AgentCounters()
         self.troubles: dict[str, Trouble] = {}
         self.admin = AdminServer(says.status)
+        self.control: ControlServer | None = None  # of a network controller
 
-    async def start(self) -> None:
-        """Serves the admin address, if there is one. Raises OSError."""
+    async def start(self, host: BrokerlessHost | None = None) -> None:
+        """Serves the admin address, if there is one, and the control address of a host of the fabric. Raises
+        OSError."""
         if address := self.settings.admin_address:
             await self.admin.start(address)
+        if host is not None and isinstance(self.settings, AgentSettings) and self.settings.control_address:
+            carriers = host.fabric_host.neighbours.fabric.carriers
+            self.control = ControlServer(self.settings.control_address, self.settings.token, carriers)
+            await self.control.start()
 
     async def close(self) -> None:
+        if self.control is not None:
+            await self.control.close()
         await self.admin.close()
 
     @property
@@ -105,7 +113,7 @@ def host_settings(agent: AgentSettings, queue_bytes: int = 0) -> FabricHostSetti
         agent.join,
         agent.token,
         agent.fabric_address,
-        FabricSettings(),
+        agent.fabric_settings,
         pubsub or PubSubSettings(),
         agent.fsync,
         # Nothing may be dropped for its size or age: `Spool` keeps what is owed below the bound.

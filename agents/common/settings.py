@@ -14,6 +14,10 @@ from msgspec import Meta, Struct
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.fabric.carriers.registry import Carriers
+from treecast.middleware.fabric.carriers.relay import NAME as RELAY
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.carriers import AUTO, carriers_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -44,11 +48,14 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
     `join_token`: the token, or @FILE. `fabric`: where other hosts reach this one, UDP and TCP. `spool_bytes`:
     what may wait here for other sites, and again what may wait here for the broker; beyond it nothing more is
     taken, and the broker and the other sites keep their messages. It also takes as much memory, twice.
+    `carrier`: as of a daemon. `control`: where a network controller asks for receivers and sets rules.
     """
 
     join: str
     join_token: str
     fabric: str = "127.0.0.1:0"
+    carrier: str = AUTO
+    control: str = OFF
     spool_bytes: Annotated[int, Meta(ge=1 << 20)] = 256 << 20
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
 
@@ -66,6 +73,27 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def fabric_address(self) -> Address:
         return address_of(self.fabric, "agent.fabric")
+
+    @property
+    def control_address(self) -> Address | None:
+        return None if self.control == OFF else address_of(self.control, "agent.control")
+
+    @property
+    def fabric_settings(self) -> FabricSettings:
+        """The fabric's edge, with its carriers. Raises SettingsError for one that does not exist."""
+        found = carriers_of(self.carrier)
+        settings = FabricSettings(carriers=tuple(found), options=found)
+        if RELAY in found:
+            raise SettingsError(f"agent.carrier: {RELAY} is for hosts in zones, and an agent is in none")
+        try:
+            Carriers(settings)
+        except ValueError as error:
+            raise SettingsError(f"agent.carrier: {self.carrier!r} does not fit: {error}") from error
+        return settings
+
+    def check(self) -> None:
+        """Raises SettingsError for what cannot be right."""
+        _ = (self.token, self.admin_address, self.fabric_address, self.control_address, self.fabric_settings)
 
 
 class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

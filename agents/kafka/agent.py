@@ -21,7 +21,6 @@ from treecast.agents.common.life import SiteLife, StartRefused
 from treecast.agents.common.status import AgentCounters, Trouble
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.values import GroupListing, TransactionListing
-from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.relay.brokerless import FabricHostSettings
 from treecast.middleware.relay.homes.outside import PREFIX, Owner
@@ -77,7 +76,7 @@ class KafkaAgent:
             agent.join,
             agent.token,
             agent.fabric_address,
-            FabricSettings(),
+            agent.fabric_settings,
             PubSubSettings(),
             agent.fsync,
         )
@@ -98,7 +97,7 @@ class KafkaAgent:
         The caller must call `close` even after a failure.
         """
         await self.host.open()
-        await self.life.start()
+        await self.life.start(self.host)
         await self._find_cluster()
         await self._take_lock()
         await self.host.keep_producer_ids_above(_PRODUCER_IDS)

@@ -94,8 +94,8 @@ class KafkaAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise SettingsError(
                 'kafka.topics: no topic is named, so nothing would be followed; name some, as in ["orders.*"]'
             )
-        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.kafka.brokers)
-        _ = (self.kafka.log_in, self.kafka.tls_context())
+        self.agent.check()
+        _ = (self.kafka.brokers, self.kafka.log_in, self.kafka.tls_context())
 
 
 def matches(name: str, patterns: Names) -> bool:

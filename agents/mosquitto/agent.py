@@ -128,7 +128,7 @@ class MosquittoAgent:
         """
         await self.host.open(self._prepare)
         self.host.turn.add_speaker(self._spoken)
-        await self.life.start()
+        await self.life.start(self.host)
         await self._take_lock()
         self._tasks = [
             asyncio.create_task(lasting("broker", self._keep, self._back_off), name="broker"),

@@ -69,5 +69,5 @@ class MosquittoAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
             raise SettingsError(
                 'mosquitto.topics: nothing would be carried; name some, as in ["sensors/# both 1"]'
             )
-        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.mosquitto.server)
-        _ = (self.mosquitto.secret, self.mosquitto.tls_context())
+        self.agent.check()
+        _ = (self.mosquitto.server, self.mosquitto.secret, self.mosquitto.tls_context())

@@ -97,7 +97,7 @@ class RabbitAgent:
         self.host.on_wanted_by_others(self._upkeep.others_changed)
         self.host.definitions.listener = lambda changes: self._upkeep.defined(changes.keys())
         self._inbound.open()
-        await self.life.start()
+        await self.life.start(self.host)
         await self._first_connection()
         self._tasks = [
             asyncio.create_task(self._keep_consuming(), name="consumer"),

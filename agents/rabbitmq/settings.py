@@ -103,5 +103,5 @@ class RabbitAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
         rabbit = self.rabbitmq
         if not rabbit.exchanges and not rabbit.declare and not rabbit.policies:
             raise SettingsError('rabbitmq.exchanges: nothing would be carried; name some, as in ["orders"]')
-        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, rabbit.server)
-        _ = (rabbit.secret, rabbit.management_log_in, rabbit.tls_context())
+        self.agent.check()
+        _ = (rabbit.server, rabbit.secret, rabbit.management_log_in, rabbit.tls_context())

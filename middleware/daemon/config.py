@@ -18,11 +18,12 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.model.carriers import AUTO, UNICAST, carriers_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
 from .faces import listeners
-from .settings import AUTO, PREFIX, UNICAST, Key, Settings, given_carriers, keys
+from .settings import PREFIX, Key, Settings, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of Treecast that are not settings of a daemon.
@@ -290,7 +291,7 @@ def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
     from treecast.middleware.fabric.carriers.registry import Carriers
     from treecast.middleware.fabric.settings import FabricSettings
 
-    found = given_carriers(settings)
+    found = carriers_of(settings.carrier)
     try:
         Carriers(FabricSettings(carriers=tuple(found), options=found))
     except ValueError as error:

@@ -16,12 +16,13 @@ from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
-from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.carrier_troubles import sentences
 from treecast.middleware.relay.coordinator_link import called
 from treecast.middleware.relay.next_hops import NextHops
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.path_troubles import path_troubles
+from treecast.middleware.relay.ruled_carriers import receiver_sets, set_rules
 from treecast.middleware.relay.view_store import ViewStore
 
 from .joining import Joining
@@ -137,42 +138,12 @@ class JoinedHost:
         )
 
     def set_rules(self, request: pb.SetRulesRequest) -> int:
-        """Sets the rules of a carrier and returns their version. Raises INVALID_REQUEST or
-        POLICY_VIOLATION."""
-        found = [one for one in self._neighbours.fabric.carriers.ruled() if one.name == request.carrier]
-        if not found:
-            raise TreecastError(
-                Fault.POLICY_VIOLATION,
-                f"{request.carrier} sends by no rules here: start with --carrier {request.carrier}",
-            )
-        try:
-            rules = found[0].read_rules(request.version, request.rules)
-        except ValueError as error:
-            raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
-        try:
-            found[0].learn(rules)
-        except ValueError as error:
-            raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
-        return request.version
+        """See `ruled_carriers.set_rules`."""
+        return set_rules(self._neighbours.fabric.carriers, request)
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """Returns the sets of hosts that this host has sent to, or would send to, by carriers that follow
-        rules. Raises POLICY_VIOLATION if it uses none.
-        """
-        counting = self._neighbours.fabric.carriers.ruled()
-        if not counting:
-            raise TreecastError(
-                Fault.POLICY_VIOLATION, "no trees are laid for this host: start with --carrier labels or srv6"
-            )
-        observed: dict[tuple[str, ...], int] = {}
-        sizes: dict[tuple[str, ...], int] = {}
-        for carrier in counting:
-            for hosts, count in carrier.observed().items():
-                observed[hosts] = observed.get(hosts, 0) + count
-            for hosts, size in carrier.observed_bytes().items():
-                sizes[hosts] = sizes.get(hosts, 0) + size
-        counts = sorted(observed.items())
-        return [pb.ReceiverSet(hosts=hosts, packets=n, bytes=sizes.get(hosts, 0)) for hosts, n in counts]
+        """See `ruled_carriers.receiver_sets`."""
+        return receiver_sets(self._neighbours.fabric.carriers)
 
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Returns the streams, those of this host first, by name."""

@@ -39,6 +39,7 @@ from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.edge import named_by, packet_bytes
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
+from treecast.middleware.model.carriers import carriers_of
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
@@ -53,7 +54,7 @@ from treecast.middleware.relay.view_store import hand_in_stored, stored_position
 
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
-from .settings import STORE, Settings, given_carriers
+from .settings import STORE, Settings
 from .tokens import FILE, given_token, is_one_time, keep_token, kept_token
 from .users_file import users_path
 
@@ -148,7 +149,7 @@ class Joining:
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:
-        found = given_carriers(self._settings)
+        found = carriers_of(self._settings.carrier)
         # Hosts of a zone repair for each other what they keep. Replicas keep their partition's log anyway.
         held = _HELD_IN_ZONES if RELAY in found else 0
         stream = StreamSettings(hold_bytes=held)

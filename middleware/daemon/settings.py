@@ -14,6 +14,7 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
+from treecast.middleware.model.carriers import AUTO
 from treecast.middleware.model.policies import Protection, QueuePolicy
 from treecast.middleware.model.request_memory import MOST
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -21,7 +22,6 @@ from treecast.shims.amqp.certificates import CertificateLogin
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1
-AUTO, UNICAST = "auto", "unicast"  # values of `carrier`; the fabric names the others
 STORE = "coordinator.db"  # in the data directory, if the coordinator is embedded
 
 
@@ -526,18 +526,6 @@ class Key(Struct, frozen=True):
     def default_text(self) -> str:
         """The default in an operator's notation; empty if it depends on the machine."""
         return value_text(self.default)
-
-
-def given_carriers(settings: Settings) -> dict[str, str]:
-    """Returns the fabric's carriers beside unicast, the preferred first, and their options: NAME or
-    NAME=OPTION.
-    """
-    found: dict[str, str] = {}
-    for text in settings.carrier.split(","):
-        name, _, option = text.strip().partition("=")
-        if name != UNICAST:
-            found["ip-multicast" if name == AUTO else name] = option
-    return found
 
 
 def value_text(value: object) -> str:

@@ -13,7 +13,8 @@ from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.coordinate import given_database
 from treecast.middleware.daemon.faces import listeners
 from treecast.middleware.daemon.listeners import StartError
-from treecast.middleware.daemon.settings import Settings, given_carriers, keys, value_text
+from treecast.middleware.daemon.settings import Settings, keys, value_text
+from treecast.middleware.model.carriers import carriers_of
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -200,7 +201,7 @@ def test_what_is_said_of_a_mistake(
     ],
 )
 def test_carriers_are_named_in_the_order_of_preference(text: str, carriers: dict[str, str]) -> None:
-    found = given_carriers(load({"carrier": text}, {}).settings)
+    found = carriers_of(load({"carrier": text}, {}).settings.carrier)
     assert list(found.items()) == list(carriers.items())
 
 
