@@ -1,8 +1,8 @@
 """The control address of an agent: what a network controller asks and tells of the trees of its streams.
 
-These are two calls of a daemon's service (`proto/treecast/v1/daemon.proto`); all others are refused. Everybody
-who reaches the address may ask for the sets of receivers. Rules are set by calls that the cluster's join token
-has signed, and their answers are sealed by it.
+These are two calls of a daemon's service (`proto/treecast/v1/daemon.proto`); all others are refused.
+Everybody who reaches the address may ask for the sets of receivers. Rules are set by calls that the cluster's
+join token has signed, and their answers are sealed by it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from treecast.middleware.api.admission import Admission, Refused
 from treecast.middleware.api.call_auth import AUTH_KEY
 from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.daemon_client import SERVICE
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import MAX_CALLS, Method, methods, server_options
 from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -35,8 +34,8 @@ _ASKS_PATH: Final = next(method.path for method in methods(SERVICE) if method.na
 class ControlServer:
     """The server, from `start` to `close`."""
 
-    def __init__(self, address: Address, token: JoinToken, carriers: Carriers) -> None:
-        """`carriers`: of this host's fabric."""
+    def __init__(self, address: str, token: JoinToken, carriers: Carriers) -> None:
+        """`address`: HOST:PORT or unix:PATH. `carriers`: of this host's fabric."""
         self.address = address
         self._server = grpc.aio.server(
             options=server_options(0, called_by_hosts=False), maximum_concurrent_rpcs=MAX_CALLS
@@ -48,16 +47,19 @@ class ControlServer:
     def _serving(self, method: Method) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] | None = getattr(self._calls, method.attribute, None)
         if call is None:
-            raise TreecastError(Fault.NOT_SUPPORTED, "this is an agent's address: ask `treecast agent status`")
+            raise TreecastError(
+                Fault.NOT_SUPPORTED, "this is an agent's address: ask `treecast agent status`"
+            )
         return call
 
     async def start(self) -> None:
         """Starts to listen. Raises OSError."""
         try:
-            port = self._server.add_insecure_port(str(self.address))
+            port = self._server.add_insecure_port(self.address)
         except RuntimeError as error:
             raise OSError(f"agent.control {self.address}: cannot listen there: {error}") from error
-        self.address = Address(self.address.host, port)
+        if not self.address.startswith("unix:"):
+            self.address = f"{self.address.rpartition(':')[0]}:{port}"
         await self._server.start()
 
     async def close(self) -> None:
@@ -90,7 +92,9 @@ class _Admission:
         if AUTH_KEY in metadata:
             self._signed.admit(metadata, method, body, now)
         elif method != _ASKS_PATH:
-            raise Refused(Fault.POLICY_VIOLATION, "a change needs the join token: give --token @FILE", "unsigned")
+            raise Refused(
+                Fault.POLICY_VIOLATION, "a change needs the join token: give --token @FILE", "unsigned"
+            )
 
     def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes:
         return self._signed.seal(metadata, method, number, body)

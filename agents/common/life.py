@@ -53,9 +53,10 @@ class SiteLife:
         OSError."""
         if address := self.settings.admin_address:
             await self.admin.start(address)
-        if host is not None and isinstance(self.settings, AgentSettings) and self.settings.control_address:
+        agent = self.settings
+        if host is not None and isinstance(agent, AgentSettings) and (target := agent.control_target):
             carriers = host.fabric_host.neighbours.fabric.carriers
-            self.control = ControlServer(self.settings.control_address, self.settings.token, carriers)
+            self.control = ControlServer(target, agent.token, carriers)
             await self.control.start()
 
     async def close(self) -> None:

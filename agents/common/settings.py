@@ -22,6 +22,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.settings import FsyncPolicy
 
 T = TypeVar("T")
+UNIX = "unix:"
 
 
 class SettingsError(Exception):
@@ -75,8 +76,11 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
         return address_of(self.fabric, "agent.fabric")
 
     @property
-    def control_address(self) -> Address | None:
-        return None if self.control == OFF else address_of(self.control, "agent.control")
+    def control_target(self) -> str:
+        """HOST:PORT or unix:PATH; empty: none. Raises SettingsError."""
+        if self.control == OFF or self.control.startswith(UNIX):
+            return self.control.removeprefix(OFF)
+        return str(address_of(self.control, "agent.control"))
 
     @property
     def fabric_settings(self) -> FabricSettings:
@@ -93,7 +97,7 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
 
     def check(self) -> None:
         """Raises SettingsError for what cannot be right."""
-        _ = (self.token, self.admin_address, self.fabric_address, self.control_address, self.fabric_settings)
+        _ = (self.token, self.admin_address, self.fabric_address, self.control_target, self.fabric_settings)
 
 
 class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from typing import Protocol, cast
@@ -75,14 +76,24 @@ class AmqpConnection(asyncio.Protocol):
 
     @classmethod
     async def connect(
-        cls, address: Address, tls: ssl.SSLContext | None, log_in: LogIn, listener: Listener
+        cls,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        log_in: LogIn,
+        listener: Listener,
+        connected: socket.socket | None = None,
     ) -> AmqpConnection:
-        """Returns an open connection. Raises ConnectionLost, with the server's reason if it gave one."""
+        """Returns an open connection. Raises ConnectionLost, with the server's reason if it gave one.
+
+        `connected`: a socket that is connected to the address, to use instead of a new one."""
         loop = asyncio.get_running_loop()
         made = cls(ClientSession(log_in, loop.time()), listener)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                await loop.create_connection(lambda: made, address.host, address.port, ssl=tls)
+                if connected is not None:
+                    await loop.create_connection(lambda: made, sock=connected)
+                else:
+                    await loop.create_connection(lambda: made, address.host, address.port, ssl=tls)
                 await made._opened
         except TimeoutError:
             made.abort()

@@ -8,8 +8,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from treecast.middleware.evaluation.processes import cpu_seconds
+
 from .ports import free_port
-from .process import Memory, ServerProcess, cpu_seconds, memory
+from .process import Memory, ServerProcess, memory
 
 
 class Peer(abc.ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -11,14 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.peers.rabbitmq.node import environment, prepare
-
 from treecast.middleware.dataplane.lab.lab import Lab
+from treecast.middleware.evaluation.rabbitmq import LabServer
 
 USER = "demo"
 PATIENCE = 120.0  # seconds until the demo gives up
 EXCHANGE, QUEUE = "telemetry", "readings"
-_AMQP, _MANAGEMENT, _MAPPER, _NODES = 5672, 15672, 4369, 25672
 _PLUGINS = ("rabbitmq_management", "rabbitmq_event_exchange")
 _CONTROL, _FABRIC, _ADMIN = 7671, 7672, 7690
 CENTER = "center"
@@ -56,8 +53,6 @@ class Site:
         self.consumes = consumes
         self._lab = lab
         self._folder = folder
-        self._server: subprocess.Popen[bytes] | None = None
-        self._prepared = folder / f"rabbitmq-{name}"
         user = {"name": USER, "password": USER, "tags": "administrator"}
         rights = {"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
         queues = [{"name": QUEUE, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}]
@@ -78,38 +73,23 @@ class Site:
             "queues": queues if consumes else [],
             "bindings": [binding] if consumes else [],
         }
-        more = f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {_MANAGEMENT}\n"
-        self._command = prepare(self._prepared, _AMQP, definitions, _PLUGINS, more)
+        self._server = LabServer(lab, name, folder, definitions, _PLUGINS)
 
     # --- the server
 
     def start_mapper(self) -> None:
-        with (self._folder / f"epmd-{self.name}.log").open("ab") as log:
-            self._lab.start(self.name, "epmd", "-address", "127.0.0.1", stdout=log, stderr=log)
+        self._server.start_mapper()
 
     def start_server(self) -> None:
         """Starts the server; does not wait."""
-        mapper = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "ERL_EPMD_PORT": str(_MAPPER)}
-        given = environment(f"rabbit-{self.name}", self._prepared, mapper, _NODES)
-        words = [f"{name}={value}" for name, value in given.items()]
-        with (self._folder / f"server-{self.name}.log").open("ab") as log:
-            program = ("setsid", "env", "-i", *words, *self._command)
-            self._server = self._lab.start(self.name, *program, stdout=log, stderr=log)
+        self._server.start()
 
     def await_server(self) -> None:
-        probe = "import socket, sys; [socket.create_connection(('127.0.0.1', int(p))) for p in sys.argv[1:]]"
-        program = (sys.executable, "-c", probe, str(_AMQP), str(_MANAGEMENT))
-        log = f"{self._folder}/server-{self.name}.log"
-        until(
-            lambda: self._lab.run(self.name, *program, check=False).returncode == 0,
-            f"the server of {self.name} does not start; see {log}",
-        )
+        until(self._server.serves, f"the server of {self.name} does not start; see {self._server.log}")
 
     def kill_server(self) -> None:
         """Kills it with SIGKILL."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGKILL)
-        self._server.wait()
+        self._server.kill()
 
     # --- the agent
 

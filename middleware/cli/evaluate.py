@@ -41,6 +41,16 @@ EncoderName = Annotated[
         "--encoder", help="Of virtual trees: largest, overlap, gain (Algorithm 5.1), ours, thorough."
     ),
 ]
+Scenarios = Annotated[
+    list[str] | None, typer.Option("--scenario", help="Of a measured figure, one scenario; repeatable.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Short loads, of a measured figure.")]
+Scale = Annotated[
+    float,
+    typer.Option(
+        "--scale", min=0, help="What rates and links of a measured figure are divided by; 0: its own."
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="A folder for JSON, table and plots.", metavar="DIR")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder of --out.")]
 
@@ -54,6 +64,9 @@ def evaluate(
     topology_dir: Folder = None,
     rules: Rules = 40,
     encoder: EncoderName = "largest",
+    scenario: Scenarios = None,
+    quick: Quick = False,
+    scale: Scale = 0.0,
     out: Out = None,
     resume: Resume = False,
     json: Json = False,
@@ -65,13 +78,23 @@ def evaluate(
         _list(json)
         return
     options = Options(
-        seed, runs, jobs or os.cpu_count() or 1, rules, tuple(topology or ()), topology_dir, encoder
+        seed,
+        runs,
+        jobs or os.cpu_count() or 1,
+        rules,
+        tuple(topology or ()),
+        topology_dir,
+        encoder,
+        tuple(scenario or ()),
+        quick,
+        scale,
     )
     _show(_result(name, options, out, resume), out, json)
 
 
 def _result(name: str, options: Options, out: Path | None, resume: bool) -> Result:
     """Returns the result. Raises CommandError if it does not exist or is not available with these options."""
+    from treecast.middleware.evaluation.figure import NotMeasured
     from treecast.middleware.evaluation.journal import JournalError
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.runner import run
@@ -88,7 +111,7 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
     rows_file = out / f"{name}.rows.jsonl" if out is not None else None
     try:
         return run(known[name], options, rows_file=rows_file, resume=resume)
-    except JournalError as error:
+    except (JournalError, NotMeasured) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise TreecastError(Fault.STORAGE, f"{error.filename}: {error.strerror}") from error

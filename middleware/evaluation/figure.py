@@ -12,8 +12,16 @@ from msgspec import Struct, field
 Row = dict[str, Any]
 
 
+class NotMeasured(Exception):
+    """A figure cannot be measured here, or not with these options. The text says why."""
+
+
 class Options(Struct, frozen=True):
-    """The options of the command line. `runs` 0 stands for a figure's own number."""
+    """The options of the command line. `runs` 0 stands for a figure's own number.
+
+    Of figures that are measured on this machine: `scenarios` (none: all), `quick` (short loads), and `scale`,
+    by which rates and links are divided (0: the figure's own).
+    """
 
     seed: int = 1
     runs: int = 0
@@ -22,6 +30,9 @@ class Options(Struct, frozen=True):
     topologies: tuple[str, ...] = ()
     topology_dir: Path | None = None
     encoder: str = "largest"
+    scenarios: tuple[str, ...] = ()
+    quick: bool = False
+    scale: float = 0.0
 
 
 class Check(Struct, frozen=True):
@@ -36,10 +47,12 @@ class Plot(Struct, frozen=True):
     """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
     Rows without them are left out.
 
-    `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
-    scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines. `title` and
-    `labels` (of both axes) say in words what is shown; without them the result's title and the columns' names
-    do. `zero`: whether the axis of `y` begins there. `log`: both axes of lines are logarithmic.
+    `kind`: lines, columns (standing, the series beside each other at each `x`), boxes (the same, from five
+    columns of `stacked`: whisker, quartile, median, quartile, whisker), bars, dots (for each `x` one per
+    column of `stacked`), grid (of `x` and `y`, coloured), scatter (at `x` and `y`, sized by `stacked`).
+    `error` is a column for error bars of lines. `title` and `labels` (of both axes) say in words what is
+    shown; without them the result's title and the columns' names do. `zero`: whether the axis of `y` begins
+    there. `log`: both axes of lines, and that of `y` of boxes, are logarithmic.
     """
 
     x: str
@@ -87,7 +100,8 @@ class Figure(Struct, frozen=True):
     """The measurements and presentation of a result.
 
     `points` lists the points to measure; `work` measures one run of one point (a function of a module, so
-    that another process finds it); `finish` computes the result from all rows.
+    that another process finds it); `finish` computes the result from all rows. `alone`: one task at a time,
+    in this process, as they measure this machine.
     """
 
     name: str
@@ -96,6 +110,7 @@ class Figure(Struct, frozen=True):
     points: Callable[[Options], Sequence[tuple[Any, ...]]]
     work: Callable[[Options, Task], list[Row]]
     finish: Callable[[Options, list[Row]], Result]
+    alone: bool = False
 
 
 def rng_of(options: Options, *what: object) -> Random:

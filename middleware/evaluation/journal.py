@@ -28,6 +28,7 @@ class Journal:
                 "seed": options.seed,
                 "rules": options.rules,
                 "encoder": options.encoder,
+                **({"measured": _measured(options)} if figure.alone else {}),
                 "topologies": "" if options.topology_dir is None else str(options.topology_dir.resolve()),
             }
         )
@@ -62,6 +63,10 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _measured(options: Options) -> list[Any]:
+    return [list(options.scenarios), options.quick, options.scale]
 
 
 def key_of(task: Task) -> str:

@@ -1,7 +1,8 @@
-"""A result as pictures: lines, bars, dots, a coloured grid, scattered dots; a panel per network."""
+"""A result as pictures: lines, boxes, columns, bars, dots, a coloured grid, scatter; a panel per network."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def draw(result: Result, folder: Path) -> list[Path]:
 def _draw(result: Result, plot: Plot, paths: list[Path]) -> None:
     import matplotlib.pyplot as plt
 
-    drawn = [row for row in result.rows if plot.series in row and (not plot.panel or plot.panel in row)]
+    needed = [column for column in (plot.series, plot.x, plot.panel) if column]
+    drawn = [row for row in result.rows if all(column in row for column in needed)]
     panels = list(dict.fromkeys(str(row[plot.panel]) for row in drawn)) if plot.panel else [""]
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
@@ -101,6 +103,47 @@ def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> N
     elif plot.zero and all(row[plot.y] >= 0 for row in rows):
         axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
+
+
+def _boxes(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
+    """Draws boxes beside each other at each x."""
+    for name, place, width, row in _beside(plot, rows):
+        low, first, middle, third, high = (float(row[column]) for column in plot.stacked)
+        box = {"whislo": low, "q1": first, "med": middle, "q3": third, "whishi": high, "fliers": []}
+        fill = {"facecolor": colours[name], "alpha": 0.75, "linewidth": 0.6}
+        lines = {"medianprops": {"color": "black"}, "whiskerprops": {"linewidth": 0.8}}
+        axis.bxp([box], positions=[place], widths=width, patch_artist=True, boxprops=fill, **lines)
+    _under(axis, plot, rows, colours)
+    if plot.log and all(row[plot.stacked[0]] > 0 for row in rows):
+        axis.set_yscale("log")
+
+
+def _columns(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
+    """Draws standing bars beside each other at each x."""
+    for name, place, width, row in _beside(plot, rows):
+        axis.bar([place], [row[plot.y]], width=width, color=colours[name], zorder=2)
+    _under(axis, plot, rows, colours)
+
+
+def _beside(plot: Plot, rows: list[Row]) -> Iterator[tuple[str, float, float, Row]]:
+    """Yields series, place and width for each row of boxes or columns."""
+    names = list(dict.fromkeys(str(row[plot.series]) for row in rows))
+    places = list(dict.fromkeys(str(row[plot.x]) for row in rows))
+    width = 0.8 / len(names)
+    for row in rows:
+        shift = names.index(str(row[plot.series])) - (len(names) - 1) / 2
+        yield str(row[plot.series]), places.index(str(row[plot.x])) + shift * width, 0.9 * width, row
+
+
+def _under(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
+    """Writes the names of x, and gives the series to the legend."""
+    places = list(dict.fromkeys(str(row[plot.x]) for row in rows))
+    axis.set_xticks(range(len(places)), places, fontsize=8)
+    axis.set_xlim(-0.5, len(places) - 0.5)
+    axis.set_ylabel(plot.labels[1] or plot.y)
+    for name in dict.fromkeys(str(row[plot.series]) for row in rows):
+        axis.scatter([], [], marker="s", color=colours[name], label=name)
+    axis.grid(axis="y", alpha=0.3)
 
 
 def _bars(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
@@ -190,4 +233,12 @@ def _scatter(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) ->
     axis.grid(alpha=0.3)
 
 
-_KINDS = {"lines": _lines, "bars": _bars, "dots": _dots, "grid": _grid, "scatter": _scatter}
+_KINDS = {
+    "lines": _lines,
+    "boxes": _boxes,
+    "columns": _columns,
+    "bars": _bars,
+    "dots": _dots,
+    "grid": _grid,
+    "scatter": _scatter,
+}

@@ -47,7 +47,7 @@ def run(
 
 
 def _results(figure: Figure, options: Options, tasks: list[Task]) -> Iterator[list[Row]]:
-    if options.jobs < 2:
+    if options.jobs < 2 or figure.alone:
         for task in tasks:
             yield figure.work(options, task)
         return

@@ -12,7 +12,6 @@ import pytest
 from treecast.agents.common.control import ControlServer
 from treecast.agents.common.settings import AgentSettings, SettingsError
 from treecast.middleware.api.daemon_client import DaemonClient
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import new_token
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.fabric.carriers.registry import Carriers
@@ -23,19 +22,17 @@ from treecast.middleware.model.errors import Fault, TreecastError
 T = TypeVar("T")
 TOKEN = new_token("cluster")
 SID = bytes(15) + b"\x01"
-RULES = pb.ReplicationTrees(
-    trees=[pb.ReplicationTree(hosts=["lisbon", "oslo"], sid=SID)]
-).SerializeToString()
+RULES = pb.ReplicationTrees(trees=[pb.ReplicationTree(hosts=["lisbon", "oslo"], sid=SID)]).SerializeToString()
 
 
 def served(carriers: Carriers, call: Callable[[str], T]) -> T:
     """Returns what `call` returns with the address of an agent that has these carriers."""
 
     async def run() -> T:
-        server = ControlServer(Address("127.0.0.1", 0), TOKEN, carriers)
+        server = ControlServer("127.0.0.1:0", TOKEN, carriers)
         await server.start()
         try:
-            return await asyncio.to_thread(call, str(server.address))
+            return await asyncio.to_thread(call, server.address)
         finally:
             await server.close()
 

@@ -15,11 +15,13 @@ from bench.core.versus import Versus
 from bench.peers.floor_chain import FloorChain
 from bench.peers.kafka.mirror import MirrorMaker, mirror_properties
 from bench.peers.maven import Jars
-from bench.peers.rabbitmq import Federation, node
+from bench.peers.rabbitmq import Federation
 from bench.peers.rabbitmq.federation import downstream_definitions
 from bench.peers.treecast import TreecastPeer
 from bench.workloads.chain import ChainLatency, ChainThroughput
 from rich.console import Console
+
+from treecast.middleware.evaluation import rabbitmq
 
 
 def rows(metric, workload="load", **values):
@@ -175,12 +177,12 @@ def test_a_run_is_as_long_as_asked_and_no_larger_than_a_disk_likes():
 
 def test_what_is_missing_is_said_with_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr(node, "DEBIAN", tmp_path / "nothing")
+    monkeypatch.setattr(rabbitmq, "DEBIAN", tmp_path / "nothing")
     monkeypatch.setattr(Jars, "present", False)
     assert "apt-get install rabbitmq-server" in Federation().missing()
     assert MirrorMaker().missing() == "Apache Kafka needs java and mvn on the PATH"
     (tmp_path / "rabbitmq-server").touch()
-    monkeypatch.setattr(node, "DEBIAN", tmp_path / "rabbitmq-server")
+    monkeypatch.setattr(rabbitmq, "DEBIAN", tmp_path / "rabbitmq-server")
     assert "epmd" in Federation().missing()
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert Federation().missing() == ""

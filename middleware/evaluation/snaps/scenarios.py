@@ -1,0 +1,53 @@
+"""What is published where, over which network, and for how long: values of SNAPS' section IV.B."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.routing.network import Network
+
+CLASSIC, FEDERATED, TREECAST = "classic", "federated", "treecast"
+MODES: Final = (CLASSIC, FEDERATED, TREECAST)
+GRACE: Final = 2.0  # seconds after the last message was published; what has not arrived then is lost
+ACTIVE: Final = 0.5  # of the publisher's rate: a link with more carries messages
+
+
+class Wires(Struct, frozen=True):
+    """What a link is like: bits per second each way, and the seconds that a link between routers takes."""
+
+    rate: float
+    delay: float
+
+
+class Scenario(Struct, frozen=True):
+    """A publisher at a host, subscribers at others, and what is published. `rate` in bits per second of
+    payload, at the paper's scale; `size` in bytes."""
+
+    name: str
+    publisher: str
+    subscribers: tuple[str, ...]
+    size: int
+    rate: float
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return (self.publisher, *[one for one in self.subscribers if one != self.publisher])
+
+
+class Trial(Struct, frozen=True):
+    """How scenarios are run. `scale`: what rates and links are divided by. `wires`: at the paper's scale."""
+
+    network: Network
+    wires: Wires
+    scenarios: tuple[Scenario, ...]
+    center: str
+    scale: float
+    seconds: float
+
+    def hosts(self) -> list[str]:
+        """Returns all hosts of the scenarios, in the network's order."""
+        used = {host for scenario in self.scenarios for host in scenario.hosts}
+        names = [self.network.names[node] for node in self.network.hosts]
+        return [name for name in names if name in used]
