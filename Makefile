@@ -21,6 +21,7 @@
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
 #   make crash-amqp  the same under AMQP load with confirms           (CRASH=... passes options)
+#   make crash-agents  100 kills of agents, RabbitMQ servers and the coordinator under load, and cut links   (CRASH=..., as root)
 #   make power     60 power losses under load of all faces, on LazyFS; LAZYFS names its program   (POWER="--count 6")
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make crash-pipeline  30 kills of the pipeline on Spark, and of the daemon beside it   (CRASH=...)
@@ -47,7 +48,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit servers install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-pipeline crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit servers install-test dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-agents crash-spark crash-pipeline crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -275,6 +276,9 @@ crash-mqtt: setup
 
 crash-amqp: setup
 	@$(PY) tests/fault/amqp_crash_run.py $(CRASH)
+
+crash-agents: setup
+	@$(PY) tests/fault/agents_crash_run.py --count 100 $(CRASH)
 
 power: setup
 	@$(PY) tests/fault/power_run.py $(POWER)

@@ -26,7 +26,7 @@ from rich.table import Table
 from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab, LabError
 
-from .site import CENTER, Amiss, Site, start_coordinator, until
+from .site import CENTER, Amiss, Coordinator, Site, until
 
 RATE = 250.0  # messages a second
 CUT = 10.0  # seconds
@@ -62,7 +62,7 @@ def play(lab: Lab, folder: Path, say: Callable[[str], None]) -> Results:
     for site in sites.values():
         site.start_mapper()
         site.start_server()
-    start_coordinator(lab, folder)
+    Coordinator(lab, folder).start()
     for site in sites.values():
         site.await_server()
     say("three RabbitMQ servers serve, and know nothing of one another")

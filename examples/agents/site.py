@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -34,15 +35,39 @@ def until(condition: Callable[[], object], what: str, patience: float = PATIENCE
         time.sleep(0.2)
 
 
-def start_coordinator(lab: Lab, folder: Path) -> None:
-    """Starts a coordinator at the center; returns when it serves."""
-    words = ("--data", str(folder / CENTER), "--control", f"{lab.ipv4(CENTER)}:{_CONTROL}")
-    program = (sys.executable, "-m", "treecast.middleware.cli", "coordinator", *words)
-    with (folder / f"{CENTER}.log").open("ab") as log:
-        process = lab.start(CENTER, *program, stderr=log)
+class Coordinator:
+    """The coordinator at the center."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self._lab = lab
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it; returns when it serves. Raises Amiss."""
+        address = f"{self._lab.ipv4(CENTER)}:{_CONTROL}"
+        words = ("coordinator", "--data", str(self._folder / CENTER), "--control", address)
+        self._process = _start_ready(self._lab, CENTER, self._folder / f"{CENTER}.log", words)
+
+    def kill(self) -> None:
+        """Kills it with SIGKILL."""
+        _kill(self._process)
+
+
+def _start_ready(lab: Lab, host: str, log: Path, words: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    """Starts a command of treecast; returns when it says that it is ready. Raises Amiss."""
+    with log.open("ab") as sink:
+        process = lab.start(host, sys.executable, "-m", "treecast.middleware.cli", *words, stderr=sink)
     assert process.stdout is not None
     if not process.stdout.readline().startswith(b"ready "):
-        raise Amiss((folder / f"{CENTER}.log").read_text())
+        raise Amiss(log.read_text())
+    return process
+
+
+def _kill(process: subprocess.Popen[bytes] | None) -> None:
+    assert process is not None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
 
 
 class Site:
@@ -53,6 +78,7 @@ class Site:
         self.consumes = consumes
         self._lab = lab
         self._folder = folder
+        self._agent: subprocess.Popen[bytes] | None = None
         user = {"name": USER, "password": USER, "tags": "administrator"}
         rights = {"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
         queues = [{"name": QUEUE, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}]
@@ -103,20 +129,12 @@ class Site:
             f'fabric = "{self._lab.ipv4(self.name)}:{_FABRIC}"\n\n'
             f'[rabbitmq]\nuser = "{USER}"\npassword = "{USER}"\nexchanges = ["{EXCHANGE}"]\n'
         )
-        program = (
-            sys.executable,
-            "-m",
-            "treecast.middleware.cli",
-            "agent",
-            "rabbitmq",
-            "--config",
-            str(config),
-        )
-        with (self._folder / f"agent-{self.name}.log").open("ab") as log:
-            process = self._lab.start(self.name, *program, stderr=log)
-        assert process.stdout is not None
-        if not process.stdout.readline().startswith(b"ready "):
-            raise Amiss((self._folder / f"agent-{self.name}.log").read_text())
+        words = ("agent", "rabbitmq", "--config", str(config))
+        self._agent = _start_ready(self._lab, self.name, self._folder / f"agent-{self.name}.log", words)
+
+    def kill_agent(self) -> None:
+        """Kills it with SIGKILL."""
+        _kill(self._agent)
 
     def status(self) -> dict[str, Any]:
         """Returns what the agent says of itself; {} if it does not answer."""

@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from treecast.middleware.evaluation.rabbitmq import missing
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "tutorials"
 
@@ -103,6 +105,21 @@ def test_three_hosts(read_and_type_as_root: Callable[[str], int]) -> None:
 
 def test_p4_switches(read_and_type_as_root: Callable[[str], int]) -> None:
     assert read_and_type_as_root("p4-switches") > 15
+
+
+def test_rabbitmq_sites(
+    read_and_type_as_root: Callable[[str], int], require: Require, require_tool: Callable[[str], str]
+) -> None:
+    require_tool("epmd")
+    require(missing() == "", missing())
+    require(importlib.util.find_spec("pika"), "pika is not installed")
+    assert read_and_type_as_root("rabbitmq-sites") > 15
+
+
+def test_kafka_cluster(read_and_type: Callable[[str], int], require_tool: Callable[[str], str]) -> None:
+    for tool in ("java", "mvn"):
+        require_tool(tool)
+    assert read_and_type("kafka-cluster") > 15
 
 
 def test_every_tutorial_is_typed_and_listed() -> None:
