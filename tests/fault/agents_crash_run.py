@@ -3,10 +3,10 @@
 
     agents_crash_run.py --count 100 --seed 7
 
-Two sites in network namespaces (root): one publishes with confirms, the other consumes. Each round has a fault
-of the next kind: a kill -9 of an agent, of a server, or of the coordinator, or a link that is down for `--cut`
-seconds; some rounds have two. After each, all confirmed messages have to be consumed and all agents to have
-settled everything.
+Two sites in network namespaces (root): one publishes with confirms, the other consumes. Each round has a
+fault of the next kind: a kill -9 of an agent, of a server, or of the coordinator, or a link that is down for
+`--cut` seconds; some rounds have two. After each, all confirmed messages have to be consumed and all agents
+to have settled everything.
 
 It can be interrupted with Ctrl-C; the same command continues: finished rounds are in
 out/agents-crash/seed-N/state.json (`--fresh` starts over). Exit code: 0 no problem, 1 a problem, 130
@@ -19,7 +19,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from agents_crash.episode import FAULTS, Episode
 from resumable import INTERRUPTED, Lives, Session, live, options_of

@@ -1,8 +1,8 @@
 """One life of two sites: load, a fault at a random moment, and the account, repeated.
 
-north publishes with confirms, south consumes with acknowledgements, both with pika. A fault is a kill -9 of an
-agent, of a server or of the coordinator, each of which is started again, or a link that is down for a while.
-Then the load ends, and everything that north's server has confirmed has to be consumed at south.
+north publishes with confirms, south consumes with acknowledgements, both with pika. A fault is a kill -9 of
+an agent, of a server or of the coordinator, each of which is started again, or a link that is down for a
+while. Then the load ends, and everything that north's server has confirmed has to be consumed at south.
 """
 
 from __future__ import annotations

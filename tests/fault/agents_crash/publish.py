@@ -2,9 +2,9 @@
 
     python publish.py EXCHANGE FIRST FILE USER
 
-Each number is published once. It is written into FILE once the server has confirmed it. After a lost connection
-the application connects again and goes on with the next number: whether the server had taken the last one,
-nobody knows. SIGTERM ends it; its last line is `end NUMBER`, the first number that it has not used.
+Each number is published once. It is written into FILE once the server has confirmed it. After a lost
+connection the application connects again and goes on with the next number: whether the server had taken the
+last one, nobody knows. SIGTERM ends it; its last line is `end NUMBER`, the first number that it has not used.
 """
 
 from __future__ import annotations
