@@ -15,11 +15,12 @@ Place = tuple[int, int]  # partition and offset
 
 
 class BridgeAgent(AgentProcess):
-    """`ways`: the TOML of the tables [[kafka-bridge.ways]]."""
+    """`ways`: the TOML of the tables [[kafka-bridge.ways]]. `log_ins`: more lines of the tables of clusters."""
 
-    def __init__(self, name: str, folder: Path, clusters: dict[str, str], ways: str) -> None:
+    def __init__(self, name: str, folder: Path, clusters: dict[str, str], ways: str, **log_ins: str) -> None:
         tables = "".join(
             f'[kafka-bridge.clusters.{alias}]\nbootstrap = ["{bootstrap}"]\npoll_seconds = 0.3\n'
+            f"{log_ins.get(alias, '')}"
             for alias, bootstrap in clusters.items()
         )
         table = f"[kafka-bridge]\ngroups_seconds = 0.3\nheartbeat_seconds = 0.5\n{tables}{ways}"
