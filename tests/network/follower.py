@@ -4,8 +4,8 @@
 
 The cluster, the agent and each host with its daemon are in a network namespace of their own (root; Kafka's
 jars are fetched by Maven). First all groups of all hosts read a topic at their own host, and the bytes that
-have left the cluster's interface are compared with those that were produced. With `--direct` the same groups then
-read at the cluster. Then one group moves between the cluster and the hosts while records are produced.
+have left the cluster's interface are compared with those that were produced. With `--direct` the same groups
+then read at the cluster. Then one group moves between the cluster and the hosts while records are produced.
 
 Exit code 1: a record was lost, or came twice; or more than 1.1 times what was produced has left the cluster.
 """

@@ -11,12 +11,12 @@ Each begins with an empty lab, and is given one scenario after another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
-from urllib.parse import quote
 
 from .scenarios import CLASSIC, FEDERATED, TREECAST, Scenario
-from .sites import EXCHANGE, USER, Sites
+from .sites import EXCHANGE, USER, Failed, Sites
 
 _UPSTREAM, _POLICY, _VHOST = "up", "between-sites", "%2F"
 # The plugin's defaults: RabbitMQ's reference recommends them for links that lose nothing.
@@ -47,7 +47,8 @@ class Deployment:
         return host
 
     def exchange(self, scenario: Scenario) -> str:
-        return f"{EXCHANGE}-{scenario.name.lower()}"
+        """Returns the exchange of a scenario: letters, digits and `-`, for paths and patterns."""
+        return f"{EXCHANGE}-" + re.sub(r"[^a-z0-9]+", "-", scenario.name.lower())
 
     def begin(self, scenario: Scenario) -> None:
         """Makes exchanges, and joins servers."""
@@ -63,12 +64,12 @@ class Deployment:
 
     def declare(self, host: str, exchange: str) -> None:
         made = {"type": "fanout", "durable": False, "auto_delete": False, "internal": False, "arguments": {}}
-        self.put(host, f"exchanges/{_VHOST}/{quote(exchange)}", made)
+        self.put(host, f"exchanges/{_VHOST}/{exchange}", made)
 
     def put(self, host: str, path: str, body: object) -> None:
         status = self.sites.manage(host, "PUT", path, body)
         if status not in _CREATED:
-            raise RuntimeError(f"the server of {host} answers with status {status} to {path}")
+            raise Failed(f"the server of {host} answers with status {status} to {path}")
 
 
 class Classic(Deployment):

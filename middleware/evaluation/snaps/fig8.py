@@ -28,8 +28,16 @@ SCALE: Final = 4.0
 SECONDS, QUICK_SECONDS = 10.0, 3.0
 CENTER = "h1"
 COLUMNS = (
-    *("mode", "scenario", "loss %", "twice", "least ms", "q1 ms", "median ms", "q3 ms", "p99 ms", "most ms"),
-    *("CPU %", "idle CPU %", "CPU ms per message"),
+    "mode",
+    "scenario",
+    "loss %",
+    "q1 ms",
+    "median ms",
+    "q3 ms",
+    "p99 ms",
+    "CPU %",
+    "agents %",
+    "idle %",
 )
 _BOX = ("least ms", "q1 ms", "median ms", "q3 ms", "p99 ms")
 

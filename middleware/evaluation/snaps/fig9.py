@@ -29,18 +29,8 @@ SECONDS, QUICK_SECONDS = 15.0, 4.0
 EVEN: Final = 0.1  # by how much rates of active links may differ
 CENTER = "h2"
 COLUMNS = (
-    *("mode", "scenario", "active links", "link least", "link median", "link most", "other links"),
-    *(
-        "loss %",
-        "twice",
-        "q1 ms",
-        "median ms",
-        "q3 ms",
-        "p99 ms",
-        "CPU %",
-        "idle CPU %",
-        "CPU ms per message",
-    ),
+    *("mode", "scenario", "links", "link least", "link median", "link most", "loss %", "median ms", "p99 ms"),
+    *("CPU %", "agents %", "idle %"),
 )
 
 

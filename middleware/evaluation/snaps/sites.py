@@ -221,12 +221,15 @@ class Sites:
 
     def cpu(self, hosts: Iterable[str]) -> float:
         """Returns the CPU seconds that servers and agents of these hosts have taken so far."""
-        found = 0.0
-        for host in hosts:
-            agent, server = self._agents.get(host), self._servers.get(host)
-            for process in (agent, server.process if server is not None else None):
-                found += cpu_seconds(descendants(process.pid)) if process is not None else 0.0
-        return found
+        hosts = list(hosts)
+        servers = [self._servers[host].process for host in hosts if host in self._servers]
+        found = sum(cpu_seconds(descendants(one.pid)) for one in servers if one is not None)
+        return found + self.cpu_of_agents(hosts)
+
+    def cpu_of_agents(self, hosts: Iterable[str]) -> float:
+        """The same of the agents alone."""
+        agents = [self._agents[host] for host in hosts if host in self._agents]
+        return sum(cpu_seconds(descendants(one.pid)) for one in agents)
 
     def received(self) -> dict[tuple[str, str], int]:
         """Returns the bytes that have arrived over each link, by its direction and the counter of its end."""

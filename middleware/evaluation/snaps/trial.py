@@ -88,8 +88,9 @@ async def measured(deployment: Deployment, scenario: Scenario, trial: Trial) -> 
         "size": scenario.size,
         **delivered(subscribers, count),
         **links_of(seen, scenario, trial),
-        "CPU %": round(100 * seen.cpu / seen.seconds, 2),
-        "idle CPU %": round(idle, 2),
+        "CPU %": round(100 * seen.cpu / seen.seconds, 1),
+        "agents %": round(100 * seen.agents / seen.seconds, 1),
+        "idle %": round(idle, 1),
         "CPU ms per message": round(1000 * (seen.cpu - idle / 100 * seen.seconds) / count, 3),
     }
 
@@ -142,19 +143,23 @@ async def warmed(
 
 
 class Seen(Struct, frozen=True):
-    """What counters say of the time in which messages were published."""
+    """What counters say of the time in which messages were published. `cpu`: seconds of servers and agents,
+    and `agents`, of these alone."""
 
     seconds: float
     cpu: float
+    agents: float
     links: dict[tuple[str, str], int]
 
 
 async def loaded(sites: Sites, brokers: Sequence[str], publisher: Publisher, count: int) -> Seen:
     """Publishes `count` messages."""
-    before, cpu, begun = sites.received(), sites.cpu(brokers), time.monotonic()
+    before, begun = sites.received(), time.monotonic()
+    cpu, agents = sites.cpu(brokers), sites.cpu_of_agents(brokers)
     await publisher.run(0, count)
-    seconds, cpu_after, after = time.monotonic() - begun, sites.cpu(brokers), sites.received()
-    return Seen(seconds, cpu_after - cpu, {link: after[link] - before[link] for link in after})
+    seconds, after = time.monotonic() - begun, sites.received()
+    cpu, agents = sites.cpu(brokers) - cpu, sites.cpu_of_agents(brokers) - agents
+    return Seen(seconds, cpu, agents, {link: after[link] - before[link] for link in after})
 
 
 async def arrived(subscribers: list[Subscriber], count: int) -> None:
@@ -192,8 +197,8 @@ def links_of(seen: Seen, scenario: Scenario, trial: Trial) -> dict[str, Any]:
     rates = sorted(active.values())
     boxes = {f"link {name}": round(quantile(rates, share), 3) for name, share in _LINK_QUANTILES.items()}
     return {
-        "active links": len(active),
+        "links": len(active),
         **boxes,
         "other links": round(max([rate for rate in scaled.values() if rate < least], default=0.0), 3),
-        "links": {f"{tail}-{head}": round(rate, 3) for (tail, head), rate in sorted(active.items())},
+        "by link": {f"{tail}-{head}": round(rate, 3) for (tail, head), rate in sorted(active.items())},
     }

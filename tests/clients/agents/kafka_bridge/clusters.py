@@ -15,7 +15,7 @@ Place = tuple[int, int]  # partition and offset
 
 
 class BridgeAgent(AgentProcess):
-    """`ways`: the TOML of the tables [[kafka-bridge.ways]]. `log_ins`: more lines of the tables of clusters."""
+    """`ways`: the TOML of the tables [[kafka-bridge.ways]]. `log_ins`: more lines of a cluster's table."""
 
     def __init__(self, name: str, folder: Path, clusters: dict[str, str], ways: str, **log_ins: str) -> None:
         tables = "".join(
