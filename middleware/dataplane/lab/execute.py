@@ -148,7 +148,7 @@ def _(step: Shape, route: Any, names: Names) -> None:
     burst = max(_LEAST_BURST, int(bytes_per_second * _BURST_SECONDS))
     limit = burst + max(_LEAST_BURST, int(bytes_per_second * _QUEUE_SECONDS))
     index = _index(route, step.interface)
-    route.tc("add", "tbf", index, rate=bytes_per_second, burst=burst, limit=limit)
+    route.tc("replace", "tbf", index, rate=bytes_per_second, burst=burst, limit=limit)
 
 
 @_do.register

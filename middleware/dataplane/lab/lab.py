@@ -19,7 +19,7 @@ from . import enter, execute, namespaces, state
 from .description import Description
 from .impairment import Counters
 from .messages import Answer, Direction, RelayError, Request, ask, ask_for_change
-from .plan import End, Interface, Plan, StartCommand, StartRelay, StartSwitch, make_plan
+from .plan import End, Interface, Plan, Shape, StartCommand, StartRelay, StartSwitch, make_plan
 
 _READY_SECONDS = 30.0
 _SWITCH_READY_SECONDS = 300.0  # it loads gRPC and a program; several do at once
@@ -273,6 +273,11 @@ class Lab:
     def switch_stats(self, switch: str) -> Path:
         """Returns the file with a P4 switch's counts, written at its end and on SIGUSR1."""
         return self.folder / switch / "stats.json"
+
+    def shape(self, rate: int) -> None:
+        """Gives all links that have a rate another one, in bit/s each way."""
+        shaped = (step for step in self.plan.steps if isinstance(step, Shape))
+        execute.carry_out([Shape(step.node, step.interface, rate) for step in shaped], self.namespace)
 
     def link(self, one: str, other: str) -> RelayedLink:
         """Returns the control of the relay of a link, named as in its description (`forward` is from

@@ -50,7 +50,9 @@ def network() -> Network:
 def scenarios(options: Options) -> tuple[Scenario, ...]:
     """Returns the paper's loads, or those that are asked for. Raises NotMeasured for one that it has not."""
     found = [
-        Scenario(name, "h1", ("h2",), round(1000 * kb), 1000 * kb * 8 / (interval / 1000))
+        Scenario(
+            name, "h1", ("h2",), round(1000 * kb), 1000 * kb * 8 / (interval / 1000), options.scale or SCALE
+        )
         for name, kb, interval in _LOADS
     ]
     names = [one.name for one in found]
@@ -69,13 +71,12 @@ def work(options: Options, task: Task) -> list[Row]:
 
     (mode,) = task.point
     seconds = QUICK_SECONDS if options.quick else SECONDS
-    trial = Trial(network(), LINK, scenarios(options), CENTER, options.scale or SCALE, seconds)
+    trial = Trial(network(), LINK, scenarios(options), CENTER, seconds)
     return [{**row, "run": task.run} for row in run(trial, mode)]
 
 
 def finish(options: Options, rows: list[Row]) -> Result:
-    scale = options.scale or SCALE
-    by = by_scale(scale)
+    by = by_scale(rows)
     notes = [
         "two sites at one SRv6 router in user space, links of 100 Mbit/s without delay",
         f"{by}; latencies are as measured",
@@ -90,7 +91,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
         for share, ms in enumerate(row["latencies ms"])
         if share < 100
     ]
-    settings = {"scale": scale, "seconds": QUICK_SECONDS if options.quick else SECONDS}
+    settings = {"seconds": QUICK_SECONDS if options.quick else SECONDS}
     first = rows[0]["scenario"] if rows else ""
     return Result(
         FIGURE.name,

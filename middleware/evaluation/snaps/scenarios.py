@@ -11,7 +11,7 @@ from treecast.middleware.routing.network import Network
 CLASSIC, FEDERATED, TREECAST = "classic", "federated", "treecast"
 MODES: Final = (CLASSIC, FEDERATED, TREECAST)
 GRACE: Final = 2.0  # seconds after the last message was published; what has not arrived then is lost
-ACTIVE: Final = 0.5  # of the publisher's rate: a link with more carries messages
+ACTIVE: Final = 0.95  # of the publisher's rate: a link with more carries every message at least once
 
 
 class Wires(Struct, frozen=True):
@@ -23,13 +23,15 @@ class Wires(Struct, frozen=True):
 
 class Scenario(Struct, frozen=True):
     """A publisher at a host, subscribers at others, and what is published. `rate` in bits per second of
-    payload, at the paper's scale; `size` in bytes."""
+    payload, at the paper's scale; `size` in bytes. `scale`: what its rate and those of links are divided by.
+    """
 
     name: str
     publisher: str
     subscribers: tuple[str, ...]
     size: int
     rate: float
+    scale: float = 1.0
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -37,13 +39,12 @@ class Scenario(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """How scenarios are run. `scale`: what rates and links are divided by. `wires`: at the paper's scale."""
+    """How scenarios are run. `wires`: at the paper's scale. `center`: the host of the classic server."""
 
     network: Network
     wires: Wires
     scenarios: tuple[Scenario, ...]
     center: str
-    scale: float
     seconds: float
 
     def hosts(self) -> list[str]:

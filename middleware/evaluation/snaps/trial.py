@@ -25,7 +25,7 @@ from ..figure import NotMeasured, Row
 from ..rabbitmq import missing
 from .deployments import DEPLOYMENTS, Deployment
 from .ends import SMALLEST, WARM, Publisher, Subscriber
-from .scenarios import ACTIVE, GRACE, Scenario, Trial, Wires
+from .scenarios import ACTIVE, GRACE, Scenario, Trial
 from .sites import USER, Failed, Sites, described
 
 IDLE_SECONDS: Final = 3.0
@@ -49,10 +49,9 @@ def run(trial: Trial, mode: str) -> list[Row]:
     """Runs all scenarios in one deployment, in a lab of its own. Raises NotMeasured."""
     if reason := missing():
         raise NotMeasured(reason)
-    wires = Wires(trial.wires.rate / trial.scale, trial.wires.delay)
     with tempfile.TemporaryDirectory(prefix="treecast-snaps-") as folder:
         try:
-            with Lab.up(described(trial.network, wires)) as lab:
+            with Lab.up(described(trial.network, trial.wires)) as lab:
                 sites = Sites(lab, trial.network, Path(folder))
                 deployment = DEPLOYMENTS[mode](sites, trial.center)
                 deployment.start(trial.hosts())
@@ -64,7 +63,8 @@ def run(trial: Trial, mode: str) -> list[Row]:
 async def measured(deployment: Deployment, scenario: Scenario, trial: Trial) -> Row:
     """Returns the row of one scenario. Raises Failed."""
     sites, brokers = deployment.sites, deployment.brokers(scenario)
-    interval = scenario.size * 8 / (scenario.rate / trial.scale)
+    interval = scenario.size * 8 / (scenario.rate / scenario.scale)
+    sites.lab.shape(round(trial.wires.rate / scenario.scale))
     idle = await idle_share(sites, brokers)
     await asyncio.to_thread(deployment.begin, scenario)
     publisher, subscribers = await connected(deployment, scenario, interval)
@@ -86,8 +86,9 @@ async def measured(deployment: Deployment, scenario: Scenario, trial: Trial) -> 
         "scenario": scenario.name,
         "Mbit/s": scenario.rate / _MBIT,
         "size": scenario.size,
+        "scale": scenario.scale,
         **delivered(subscribers, count),
-        **links_of(seen, scenario, trial),
+        **links_of(seen, scenario),
         "CPU %": round(100 * seen.cpu / seen.seconds, 1),
         "agents %": round(100 * seen.agents / seen.seconds, 1),
         "idle %": round(idle, 1),
@@ -189,9 +190,9 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def links_of(seen: Seen, scenario: Scenario, trial: Trial) -> dict[str, Any]:
+def links_of(seen: Seen, scenario: Scenario) -> dict[str, Any]:
     """Returns the rates of active links in Mbit/s at the paper's scale, and the largest of the others."""
-    scaled = {link: size * 8 * trial.scale / seen.seconds / _MBIT for link, size in seen.links.items()}
+    scaled = {link: size * 8 * scenario.scale / seen.seconds / _MBIT for link, size in seen.links.items()}
     least = ACTIVE * scenario.rate / _MBIT
     active = {link: rate for link, rate in scaled.items() if rate >= least}
     rates = sorted(active.values())

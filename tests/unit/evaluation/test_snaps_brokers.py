@@ -112,8 +112,8 @@ def test_the_lab_has_the_papers_links() -> None:
     assert [link.between for link in network] == [(isp().names[a], isp().names[b]) for a, b in isp().ends]
 
 
-SCENARIO = Scenario("Scen-1", "h1", ("h2", "h3"), 1500, 2.6e6)
-TRIAL = Trial(isp(), Wires(100e6, 0.01), (SCENARIO,), "h2", 20.0, 10.0)
+SCENARIO = Scenario("Scen-1", "h1", ("h2", "h3"), 1500, 2.6e6, 20.0)
+TRIAL = Trial(isp(), Wires(100e6, 0.01), (SCENARIO,), "h2", 10.0)
 
 
 def test_hosts_of_scenarios_are_started_once() -> None:
@@ -123,8 +123,8 @@ def test_hosts_of_scenarios_are_started_once() -> None:
 def test_rates_of_links_are_at_the_papers_scale() -> None:
     sent = round(2.6e6 / 20 / 8 * 10)  # bytes in 10 s at a twentieth of the rate
     links = {("r1", "r2"): sent, ("r2", "h2"): sent * 2, ("h2", "r2"): sent // 10}
-    found = trial.links_of(trial.Seen(10.0, 0.0, links), SCENARIO, TRIAL)
-    assert found["active links"] == 2
+    found = trial.links_of(trial.Seen(10.0, 0.0, 0.0, links), SCENARIO)
+    assert found["links"] == 2
     assert found["link least"] == pytest.approx(2.6)
     assert found["link most"] == pytest.approx(5.2)
     assert found["other links"] == pytest.approx(0.26)
