@@ -12,8 +12,8 @@ from .scenarios import ACTIVE, FEDERATED, GRACE, MODES, TREECAST, Scenario, Tria
 
 _ALL = tuple(range(2, 11))
 _MOST = (2, 3, 5, 7, 10, 8, 4)
-# Table I: publisher, subscribers, size in KB, rate in Mbit/s. And what rates and links are divided by, so that
-# two cores carry all copies of it.
+# Table I: publisher, subscribers, size in KB, rate in Mbit/s. And what rates and links are divided by, so
+# that two cores carry all copies.
 _TABLE: tuple[tuple[str, int, tuple[int, ...], float, float, float], ...] = (
     ("Scen-1", 1, (3,), 1.5, 2.6, 4),
     ("Scen-2", 1, _MOST, 1.5, 2.6, 4),

@@ -40,7 +40,6 @@ QUANTILES: Final = {
 _LINK_QUANTILES: Final = {"least": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "most": 1.0}
 _WARM_SECONDS: Final = 120.0
 _LOOK: Final = 0.05  # seconds
-_WARM_EVERY: Final = 0.1
 _WARMED: Final = 3  # messages at each subscriber, while all travel as they are to
 _MBIT: Final = 1e6
 
@@ -128,19 +127,27 @@ async def warmed(
     """Publishes slowly until messages reach all subscribers as they are to. Raises Failed."""
     end, good = time.monotonic() + _WARM_SECONDS, 0
     for number in itertools.count(WARM):
-        before = [one.warmed for one in subscribers]
+        wanted = [one.warmed + 1 for one in subscribers]
         publisher.publish(number)
-        await asyncio.sleep(_WARM_EVERY + GRACE * (good == 0) / 4)
+        missing = await came(subscribers, wanted)
         joined = await asyncio.to_thread(deployment.joined, scenario)
-        missing = [one.host for one, came in zip(subscribers, before, strict=True) if one.warmed == came]
         good = good + 1 if joined and not missing else 0
         if good == _WARMED:
             await asyncio.sleep(GRACE / 2)  # nothing of the warm-up is on its way then
             return
         if time.monotonic() > end:
-            raise Failed(
-                f"{deployment.name}, {scenario.name}: nothing comes to {', '.join(missing) or 'trees'}"
-            )
+            what = f"to {', '.join(missing)}" if missing else "by trees"
+            raise Failed(f"{deployment.name}, {scenario.name}: nothing comes {what}")
+
+
+async def came(subscribers: list[Subscriber], wanted: list[int]) -> list[str]:
+    """Waits until each has had so many messages of the warm-up. Returns the hosts of those that have not."""
+    for _ in range(round(GRACE / _LOOK)):
+        await asyncio.sleep(_LOOK)
+        missing = [one.host for one, count in zip(subscribers, wanted, strict=True) if one.warmed < count]
+        if not missing:
+            break
+    return missing
 
 
 class Seen(Struct, frozen=True):

@@ -28,11 +28,12 @@ def row(mode: str, scenario: str, **given: Any) -> Row:
     lost = 30.0 if mode == "federated" and scenario in fig9.SATURATED else 0.0
     found: Row = {"mode": mode, "scenario": scenario, "run": 0, "loss %": lost, "twice": 0}
     found |= {
-        "active links": 4,
+        "links": 4,
+        "scale": 20.0,
         "other links": 0.1,
         "CPU %": slow,
-        "idle CPU %": 0.1,
-        "CPU ms per message": 1.0,
+        "agents %": 0.1,
+        "idle %": 0.1,
     }
     found |= {f"link {name}": 2.6 for name in ("least", "q1", "median", "q3", "most")}
     found |= dict.fromkeys(trial.QUANTILES, slow)
