@@ -42,6 +42,7 @@ Network = Annotated[str, typer.Option("--network", help="The network, if several
 Length = Annotated[int, typer.Option("--length", min=1, help="Seconds of a window of tables.")]
 Step = Annotated[int, typer.Option("--step", min=1, help="Seconds from one window to the next.")]
 LinkRate = Annotated[float, typer.Option("--link-mbit", min=0.001, help="Mbit/s that a link can carry.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Intervals that are computed at once.")]
 Limit = Annotated[float, typer.Option("--limit", min=0, max=1, help="The share of it that is named.")]
 
 
@@ -62,6 +63,7 @@ def run(
     step: Step = 60,
     link_mbit: LinkRate = 1000.0,
     limit: Limit = 0.65,
+    at_once: AtOnce = 300_000,
     keep: Annotated[
         int, typer.Option("--keep", min=2, help="Days for which tables by minute and window are kept.")
     ] = 30,
@@ -73,7 +75,7 @@ def run(
     if strategy:
         given = Settings(window=window, valid=valid, strategies=tuple(_known(strategy, given.strategies)))
     address = _face(kafka)
-    measured = _measured(length, step, link_mbit, limit)
+    measured = _measured(length, step, link_mbit, limit, at_once)
     with _pipeline(data, address, given, master, parts, memory, measured=measured, hold=True) as pipeline:
         from treecast.spark_connectors.pipeline.running import QUERIES
 
@@ -276,11 +278,12 @@ def measure(
     step: Step = 60,
     link_mbit: LinkRate = 1000.0,
     limit: Limit = 0.65,
+    at_once: AtOnce = 300_000,
 ) -> None:
     """Computes the tables by minute and by window of the whole archive again."""
     from treecast.spark_connectors.pipeline.planning import Settings
 
-    measured = _measured(length, step, link_mbit, limit)
+    measured = _measured(length, step, link_mbit, limit, at_once)
     with _pipeline(data, "", Settings(), master, parts, memory, measured=measured, hold=True) as pipeline:
         pipeline.measures.all()
     say(f"the tables of all windows are written: treecast pipeline report --data {data}")
@@ -345,12 +348,12 @@ def report(
 # --- shared
 
 
-def _measured(length: int, step: int, link_mbit: float, limit: float) -> MeasureSettings:
+def _measured(length: int, step: int, link_mbit: float, limit: float, at_once: int) -> MeasureSettings:
     from treecast.spark_connectors.pipeline.measuring import MeasureSettings
 
     if length % step:
         raise CommandError(f"--length {length} is no multiple of --step {step}")
-    return MeasureSettings(length, step, link_mbit, limit)
+    return MeasureSettings(length, step, link_mbit, limit, most=at_once)
 
 
 def _need_spark() -> None:

@@ -8,7 +8,7 @@ been in time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame
 
+Group = tuple[str, int, str, str, bool]  # network, number, hub, host, dense
+
 BEHIND: Final = 0.1  # the share of a window's records that have not arrived, from which a host falls behind
 TOP: Final = 10  # talkers of each kind
+_LOADED: Final = ("window", "network", "link", "packets", "bytes")
 
 
 def windowed(minutes: DataFrame, length: int, step: int) -> DataFrame:
@@ -64,7 +67,17 @@ def _to_receivers(sets_: DataFrame) -> DataFrame:
     return _summed(rows, ["window", "host", "zone", "receiver"], ["packets", "bytes"])
 
 
-def traffic(sets_: DataFrame, streams: DataFrame, hosts: DataFrame) -> DataFrame:
+def zones(hosts: DataFrame, length: int) -> DataFrame:
+    """Returns the zone of each host in each window, as it has said then, or in the window before."""
+    from pyspark.sql import functions as f
+
+    said = hosts.select("window", "host", "zone").distinct()
+    before = said.select((f.col("window") + length).alias("window"), "host", "zone")
+    known = said.unionByName(before).groupBy("window", "host")
+    return known.agg(f.max("zone").alias("to_zone")).withColumnRenamed("host", "receiver")
+
+
+def traffic(sets_: DataFrame, streams: DataFrame, hosts: DataFrame, length: int) -> DataFrame:
     """Returns `gold_traffic`: three matrices, by host, zone and topic."""
     from pyspark.sql import functions as f
 
@@ -79,8 +92,7 @@ def traffic(sets_: DataFrame, streams: DataFrame, hosts: DataFrame) -> DataFrame
         "bytes",
         none.alias("records"),
     )
-    zones = hosts.groupBy("host").agg(f.max("zone").alias("to_zone")).withColumnRenamed("host", "receiver")
-    zoned = pairs.join(zones, "receiver", "left").fillna("", ["zone", "to_zone"])
+    zoned = pairs.join(zones(hosts, length), ["window", "receiver"], "left").fillna("", ["zone", "to_zone"])
     zoned = zoned.where("zone <> '' OR to_zone <> ''")
     by_zone = zoned.groupBy("window", "zone", "to_zone").agg(f.sum("packets"), f.sum("bytes"))
     by_zone = by_zone.toDF("window", "source", "target", "packets", "bytes").select(
@@ -201,35 +213,41 @@ def links(sets_: DataFrame, networks: Mapping[str, bytes], length: int, bits_per
 
 
 def _loaded(frames: Iterator[pandas.DataFrame], networks: dict[str, bytes]) -> Iterator[pandas.DataFrame]:
-    """Runs in executors: sets become the links that their packets travel."""
-    import pandas as pd
-
+    """Runs in executors: sets become the links that their packets travel. Each frame is added up before it
+    leaves: its rows are windows times links, however many sets it has.
+    """
     loads = {name: Loads(topics.decode(pb.NetworkTopology, value)) for name, value in networks.items()}
     for frame in frames:
-        rows = []
+        sums: dict[tuple[int, str, str], tuple[int, int]] = {}
         for window, host, receivers, packets, size, header in frame.itertuples(index=False):
             one = SetLoad(host, tuple(receivers), int(packets), int(size) + int(header))
             for name, network in loads.items():
-                rows += [(window, name, link, one.packets, one.size) for link in network.links(one)]
-        yield pd.DataFrame(rows, columns=["window", "network", "link", "packets", "bytes"])
+                for link in network.links(one):
+                    key = (window, name, link)
+                    before = sums.get(key, (0, 0))
+                    sums[key] = (before[0] + one.packets, before[1] + one.size)
+        yield from queries.framed(((*key, *counts) for key, counts in sums.items()), _LOADED)
 
 
-def clusters(sets_: DataFrame, networks: Mapping[str, bytes]) -> DataFrame:
-    """Returns `silver_clusters`: the hosts of each network in groups around central switches (the thesis,
-    6.5.2), with the packets that each got; `dense`: whether its switch is in a dense region.
-    """
+def clusters(sets_: DataFrame, groups: Sequence[Group]) -> DataFrame:
+    """Returns `silver_clusters`: hosts in groups, with the packets that each got."""
     from pyspark.sql import functions as f
 
-    spark = sets_.sparkSession
-    rows = [row for name, value in sorted(networks.items()) for row in _groups(name, value)]
-    groups = spark.createDataFrame(
-        rows, "network string, cluster int, hub string, host string, dense boolean"
+    there = sets_.sparkSession.createDataFrame(
+        list(groups), "network string, cluster int, hub string, host string, dense boolean"
     )
     got = _to_receivers(sets_).groupBy("window", f.col("receiver").alias("host"))
-    return got.agg(f.sum("packets").alias("weight")).join(groups, "host").select(*queries.columns(t.CLUSTERS))
+    return got.agg(f.sum("packets").alias("weight")).join(there, "host").select(*queries.columns(t.CLUSTERS))
 
 
-def _groups(name: str, value: bytes) -> list[tuple[str, int, str, str, bool]]:
+def groups_of(networks: Mapping[str, bytes]) -> list[Group]:
+    """Returns the hosts of each network in groups around central switches (the thesis, 6.5.2): network,
+    number, switch, host, and whether its switch is in a dense region.
+    """
+    return [row for name, value in sorted(networks.items()) for row in _groups(name, value)]
+
+
+def _groups(name: str, value: bytes) -> list[Group]:
     network = network_of(topics.decode(pb.NetworkTopology, value))
     groups = k_medoids(network, min(REGIONS, len(network.switches)), Random(0))
     dense = {node for region in dense_regions(network, groups, DENSE) for node in region}

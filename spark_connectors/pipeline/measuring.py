@@ -3,12 +3,16 @@
 A batch names minutes: those of its intervals, by their corrected times. All of them are computed again from
 the archive, then all windows that they are in. So a repeated batch changes nothing, and an hour of data that
 comes late, or twice, leaves the tables as if it had come in time, and once.
+
+Minutes and windows are computed in parts of a bounded number of intervals. What all parts need, the place and
+time of each interval, is written to disk first (`DIR/scratch`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +22,12 @@ from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.routing.network import RoutingError
 
-from . import links, measures, minutes, queries
+from . import chunks, links, measures, minutes, queries
 from . import tables as t
 from .links import Loads, Sums, Trend
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 _BEFORE: Final = 900  # seconds of intervals that clocks are judged by, before those of a batch
 _HISTORY: Final = 24 * 3600  # seconds of windows that a forecast rests on
@@ -33,6 +37,7 @@ _MOST_NAMED: Final = 20  # links in what is said
 class MeasureSettings(Struct, frozen=True):
     """`length`, `step`: of windows in seconds, the first a multiple of the second. `link_mbit`: what a link
     can carry, in Mbit/s; `limit`: the share of it from which a link is named. `top`: talkers of each kind.
+    `most`: intervals that are computed at once; tables do not depend on it, memory does.
     """
 
     length: int = 300
@@ -40,11 +45,33 @@ class MeasureSettings(Struct, frozen=True):
     link_mbit: float = 1000.0
     limit: float = 0.65
     top: int = measures.TOP
+    most: int = chunks.MOST
 
-    def windows_of(self, slots: Iterable[int]) -> list[int]:
+    def windows_of(self, slots: Iterable[int]) -> set[int]:
         """Returns the windows that minutes are in."""
-        found = {slot - back for slot in slots for back in range(0, self.length, self.step)}
-        return sorted(found)
+        return {slot - back for slot in slots for back in range(0, self.length, self.step)}
+
+    def slots_of(self, windows: Iterable[int]) -> set[int]:
+        """Returns the minutes that windows have."""
+        return {window + at for window in windows for at in range(0, self.length, self.step)}
+
+
+class Counted(Struct, frozen=True):
+    """What a batch has touched. `sizes`: intervals by minute, of all minutes around; `hours`: those in which
+    they came, since the Unix epoch; `touched`: the minutes that have to be computed.
+    """
+
+    sizes: dict[int, int]
+    hours: dict[int, set[int]]
+    touched: set[int]
+
+
+class Shown(Struct, frozen=True):
+    """What tables of windows have from descriptions of networks: these, their groups and their hosts."""
+
+    networks: dict[str, bytes]
+    groups: list[measures.Group]
+    named: list[str]
 
 
 class Measures:
@@ -67,87 +94,139 @@ class Measures:
         from pyspark.sql import functions as f
 
         first = new.agg(f.min(f.unix_micros("timestamp"))).collect()[0][0]
-        if first is None:
-            return
-        read = first // 1_000_000 - _BEFORE
-        places = self._places(read).cache()
-        touched = [row[0] for row in places.where(f.col("came") >= first).select("slot").distinct().collect()]
-        if touched and min(touched) < read:  # what has come belongs to an earlier time
-            places.unpersist()
-            places = self._places(min(touched) - _BEFORE).cache()
-            read = min(touched) - _BEFORE
-        self._compute(places, read, touched)
-        places.unpersist()
+        if first is not None:
+            with self._scratch():
+                self._compute(self._touched(first))
 
     def all(self) -> None:
         """Computes all minutes and windows of the archive."""
-        places = self._places(0).cache()
-        self._compute(places, 0, None)
-        places.unpersist()
+        with self._scratch():
+            counted = self._counted(0, 0)
+            for table in (*t.BY_SLOT, *t.BY_WINDOW):
+                shutil.rmtree(self._tables.path(table), ignore_errors=True)
+            self._compute(counted)
+
+    # --- places
+
+    @contextmanager
+    def _scratch(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._tables.scratch, ignore_errors=True)
+
+    def _touched(self, first: int) -> Counted:
+        """Returns the minutes of intervals that came from `first` on, in microseconds."""
+        came = first // 1_000_000
+        read = came - _BEFORE
+        while True:
+            counted = self._counted(read, first)
+            low = min(counted.touched, default=read)
+            if low >= read:
+                return counted
+            # They are of an earlier time; what came then may say that they are of a yet earlier one.
+            read = min(low, 2 * read - came) - _BEFORE
+
+    def _counted(self, since: int, first: int) -> Counted:
+        """Stores the places of intervals that came since a time (s), and counts them. Touched are minutes with
+        one that came from `first` on (us).
+        """
+        from pyspark.sql import functions as f
+
+        places = minutes.timed(self._archive(since), self._settings.step)
+        hour = f.expr("slot div 3600").alias("hour")
+        places.select("*", hour).write.mode("overwrite").partitionBy("hour").parquet(self._tables.scratch)
+        found = self._places().groupBy("slot", f.expr(f"came div {3600 * 1_000_000}").alias("came"))
+        rows = found.agg(f.count("*").alias("size"), f.max("came").alias("last")).collect()
+        counted = Counted({}, {}, set())
+        for row in rows:
+            slot = row["slot"]
+            counted.sizes[slot] = counted.sizes.get(slot, 0) + row["size"]
+            counted.hours.setdefault(slot, set()).add(row["came"])
+            if row["last"] >= first:
+                counted.touched.add(slot)
+        return counted
+
+    def _places(self) -> DataFrame:
+        return self._spark.read.schema(t.PLACES).parquet(self._tables.scratch)
 
     def _archive(self, since: int) -> DataFrame:
         """Returns the intervals of the archive that came since a time, in seconds."""
         from pyspark.sql import functions as f
 
-        archive = queries.archive_of(self._spark, self._tables.path(t.BRONZE))
         start = f.timestamp_seconds(f.lit(since))
-        there = (f.col("topic") == topics.SENDS) & (f.col("date") >= f.to_date(start))
-        return archive.where(there & (f.col("timestamp") >= start))
+        return self._intervals().where((f.col("date") >= f.to_date(start)) & (f.col("timestamp") >= start))
 
-    def _places(self, since: int) -> DataFrame:
-        return minutes.timed(self._archive(since), self._settings.step)
-
-    def _compute(self, places: DataFrame, since: int, touched: list[int] | None) -> None:
-        """Writes minutes and windows. `touched`: the minutes; None: all."""
-        if touched is not None and not touched:
-            return
+    def _intervals(self) -> DataFrame:
         from pyspark.sql import functions as f
 
-        chosen = places if touched is None else places.where(f.col("slot").isin(touched))
-        archive = self._archive(since)
-        self._write(t.HOST_MINUTES, minutes.hosts(chosen), "slot", touched)
-        self._write(t.MINUTES, minutes.sends(archive, chosen), "slot", touched)
-        self._write(t.STREAM_MINUTES, minutes.streams(archive, chosen), "slot", touched)
-        windows = None if touched is None else self._settings.windows_of(touched)
-        self._windows(windows)
+        archive = queries.archive_of(self._spark, self._tables.path(t.BRONZE))
+        return archive.where(f.col("topic") == topics.SENDS)
 
-    # --- windows
+    # --- tables, in parts
 
-    def _read(self, table: str, windows: list[int] | None) -> DataFrame:
-        """Returns minutes by window; with those of the windows before, which changes are seen against."""
-        from pyspark.sql import functions as f
-
+    def _compute(self, counted: Counted) -> None:
+        """Writes the touched minutes, and their windows."""
         one = self._settings
-        found = self._spark.read.schema(t.SCHEMAS[table]).parquet(self._tables.path(table))
-        if windows is None:
-            return measures.windowed(found, one.length, one.step)
-        low, high = windows[0] - one.length, windows[-1] + 2 * one.length
-        found = found.where((f.col("slot") >= low) & (f.col("slot") < high))
-        needed = sorted({window + by for window in windows for by in (-one.length, 0, one.length)})
-        return measures.windowed(found, one.length, one.step).where(f.col("window").isin(needed))
-
-    def _windows(self, windows: list[int] | None) -> None:
-        """Writes the tables of windows; None: of all."""
-        one, networks = self._settings, self._networks()
-        # Later windows are compared with these.
-        compared = None if windows is None else sorted({*windows, *(at + one.length for at in windows)})
-        sends = measures.sets(self._read(t.MINUTES, windows)).cache()
-        streams, hosts = self._read(t.STREAM_MINUTES, windows).cache(), self._read(t.HOST_MINUTES, windows)
+        if not counted.touched:
+            return
+        for slots in chunks.parts(counted.sizes, counted.touched, one.most):
+            self._minutes(slots, set().union(*(counted.hours[slot] for slot in slots)))
+        windows = one.windows_of(counted.touched)
+        compared = windows | {window + one.length for window in windows}  # with these
+        networks = self._networks()
         named = sorted({host for value in networks.values() for host in _hosts(value)})
-        for table, frame, which in (
+        shown = Shown(networks, measures.groups_of(networks), named)
+        for some in chunks.parts(counted.sizes, compared, one.most):
+            self._windows(some, [window for window in some if window in windows], shown)
+        if networks:
+            self._foretell()
+
+    def _minutes(self, slots: list[int], hours: set[int]) -> None:
+        from pyspark.sql import functions as f
+
+        there = _among(f.col("hour"), {slot // 3600 for slot in slots}, 1)
+        chosen = self._places().where(there & _among(f.col("slot"), slots, self._settings.step)).cache()
+        came = f.unix_date("date") * 24 + f.col("hour")
+        archive = self._intervals().where(_among(came, hours, 1))
+        self._write(t.HOST_MINUTES, minutes.hosts(chosen), "slot", slots)
+        self._write(t.MINUTES, minutes.sends(archive, chosen), "slot", slots)
+        self._write(t.STREAM_MINUTES, minutes.streams(archive, chosen), "slot", slots)
+        chosen.unpersist()
+
+    def _read(self, table: str, windows: list[int]) -> DataFrame:
+        """Returns minutes by window, also by the windows before: changes are seen against these."""
+        from pyspark.sql import functions as f
+
+        one, folder = self._settings, Path(self._tables.path(table))
+        needed = {window - back for window in windows for back in (0, one.length)}
+        paths = [folder / f"slot={slot}" for slot in sorted(one.slots_of(needed))]
+        paths = [str(path) for path in paths if path.exists()]
+        reader = self._spark.read.schema(t.SCHEMAS[table]).option("basePath", str(folder))
+        found = reader.parquet(*paths) if paths else self._spark.createDataFrame([], t.SCHEMAS[table])
+        found = measures.windowed(found, one.length, one.step)
+        return found.where(_among(f.col("window"), needed, one.step))
+
+    def _windows(self, compared: list[int], windows: list[int], shown: Shown) -> None:
+        """Writes the tables of windows. `compared`: those that differ if the ones before do."""
+        one = self._settings
+        sends = measures.sets(self._read(t.MINUTES, compared)).cache()
+        streams, hosts = self._read(t.STREAM_MINUTES, compared).cache(), self._read(t.HOST_MINUTES, compared)
+        rate = one.link_mbit * 1e6
+        frames = [
             (t.CHURN, measures.churn(sends, one.length), compared),
-            (t.MISSING, measures.missing(hosts, one.length, named), compared),
-            (t.TRAFFIC, measures.traffic(sends, streams, hosts), windows),
+            (t.MISSING, measures.missing(hosts, one.length, shown.named), compared),
+            (t.TRAFFIC, measures.traffic(sends, streams, hosts, one.length), compared),
             (t.TALKERS, measures.talkers(sends, streams, one.top), windows),
             (t.UNREAD, measures.unread(streams), windows),
             (t.BEHIND, measures.behind(streams, one.length), windows),
-        ):
-            self._write(table, frame, "window", which)
-        if networks:
-            rate = one.link_mbit * 1e6
-            self._write(t.CLUSTERS, measures.clusters(sends, networks), "window", windows)
-            self._write(t.LINKS, measures.links(sends, networks, one.length, rate), "window", windows)
-            self._foretell()
+        ]
+        if shown.networks:
+            frames.append((t.CLUSTERS, measures.clusters(sends, shown.groups), windows))
+            frames.append((t.LINKS, measures.links(sends, shown.networks, one.length, rate), windows))
+        for table, frame, which in frames:
+            if which:
+                self._write(table, frame, "window", which)
         sends.unpersist()
         streams.unpersist()
 
@@ -164,18 +243,15 @@ class Measures:
                 continue
         return found
 
-    def _write(self, table: str, frame: DataFrame, by: str, which: list[int] | None) -> None:
-        """Writes parts of a table in place of what they were; None: the whole of it."""
+    def _write(self, table: str, frame: DataFrame, by: str, which: list[int]) -> None:
+        """Writes parts of a table in place of what they were."""
         from pyspark.sql import functions as f
 
         folder = Path(self._tables.path(table))
-        if which is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            frame = frame.where(f.col(by).isin(which))
-            for part in which:
-                shutil.rmtree(folder / f"{by}={part}", ignore_errors=True)
-        frame.repartition(by).write.partitionBy(by).mode("append").parquet(str(folder))
+        for part in which:
+            shutil.rmtree(folder / f"{by}={part}", ignore_errors=True)
+        chosen = frame.where(_among(f.col(by), which, self._settings.step))
+        chosen.repartition(by).write.partitionBy(by).mode("append").parquet(str(folder))
 
     # --- forecasts
 
@@ -230,6 +306,16 @@ def _trend(row: Row, full: float, steps: float) -> Trend:
     sums = Sums(row["count"], row["x"], row["y"], row["xx"], row["xy"], int(row["yy"]))
     slope, fit = sums.line
     return Trend(row["network"], row["link"], row["now"] / full, slope * steps / full, fit, sums.count)
+
+
+def _among(column: Column, names: Iterable[int], step: int) -> Column:
+    """Returns whether a column has one of these names, which are multiples of `step`."""
+    from pyspark.sql import functions as f
+
+    found = f.lit(False)
+    for first, last in chunks.runs(names, step):
+        found = found | column.between(first, last)
+    return found
 
 
 def _hosts(value: bytes) -> list[str]:

@@ -38,8 +38,9 @@ def timed(archive: DataFrame, step: int) -> DataFrame:
     found = found.withColumn("came", f.unix_micros("timestamp"))
     copies = Window.partitionBy("host", "boot", "seq").orderBy("came", "partition", "offset")
     boot = Window.partitionBy("host", "boot")
-    found = found.withColumn("copy", f.row_number().over(copies))
+    # In this order: rows that are together by boot are so by interval, and move once.
     found = found.withColumn("clock", f.min(f.col("came") - f.col("to_us")).over(boot))
+    found = found.withColumn("copy", f.row_number().over(copies))
     found = found.withColumn("at_us", f.col("to_us") + f.col("clock"))
     # A clock that was set in the middle of a boot would name a time long ago.
     late = f.col("came") - f.col("at_us") > OLDEST * 1_000_000
@@ -101,7 +102,8 @@ def _summed(
 ) -> DataFrame:
     from pyspark.sql import functions as f
 
-    where = once(places).select("partition", "offset", "slot")
+    # Places are small: they go to where the values are, and values move nowhere.
+    where = f.broadcast(once(places).select("partition", "offset", "slot"))
     records = archive.select("partition", "offset", "value").join(where, ["partition", "offset"])
     columns = queries.columns(table)
     work = partial(_decoded, rows_of=rows_of, columns=columns)
@@ -114,8 +116,6 @@ def _decoded(
     frames: Iterator[pandas.DataFrame], rows_of: SlotRows, columns: list[str]
 ) -> Iterator[pandas.DataFrame]:
     """Runs in executors: records become rows of their minute."""
-    import pandas as pd
-
     for frame in frames:
         records = zip(frame["value"], frame["slot"], strict=True)
-        yield pd.DataFrame([row for value, slot in records for row in rows_of(value, slot)], columns=columns)
+        yield from queries.framed((row for value, slot in records for row in rows_of(value, slot)), columns)

@@ -11,8 +11,9 @@ no later than others.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from treecast.middleware.api import telemetry as topics
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 ARCHIVED: Final = (topics.SENDS, topics.TOPOLOGY, topics.APPLIED)
 REPEATED_WITHIN: Final = "1 hour"  # by append times: a repetition follows a lost answer within seconds
+FRAME: Final = 10_000  # rows that a Python worker gives at once
 _MOST_FAULTS: Final = 1000
 
 RowsOf = Callable[[bytes | None, bytes | None, decoding.Place], Iterable[decoding.Row]]
@@ -79,13 +81,21 @@ def decoded(
     frames: Iterator[pandas.DataFrame], rows_of: RowsOf, columns: list[str]
 ) -> Iterator[pandas.DataFrame]:
     """Runs in executors: frames of the archive become frames of a silver table."""
-    import pandas as pd
-
     for frame in frames:
         places = zip(frame["partition"], frame["offset"], frame["timestamp"], strict=True)
         records = zip(frame["key"], frame["value"], places, strict=True)
-        found = [row for key, value, place in records for row in rows_of(key, value, place)]
-        yield pd.DataFrame(found, columns=columns)
+        yield from framed((row for key, value, place in records for row in rows_of(key, value, place)), columns)
+
+
+def framed(rows: Iterable[decoding.Row], columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
+    """Yields rows as frames of at most `FRAME` rows: what a worker holds does not depend on how many come of
+    one batch.
+    """
+    import pandas as pd
+
+    left = iter(rows)
+    while some := list(islice(left, FRAME)):
+        yield pd.DataFrame(some, columns=list(columns))
 
 
 def silver(archive: DataFrame, table: str) -> DataFrame:

@@ -2,7 +2,8 @@
 
 Four hosts write for two hours, once as it should be, and once not: the clock of `b` is ten minutes ahead, an
 hour of `c` comes late, an hour of `d` comes twice, and somebody writes bytes that are no telemetry. Both
-archives are the same telemetry, so their tables have to be the same. Prints one line of JSON.
+archives are the same telemetry, so their tables have to be the same; and the same in parts of two minutes
+as in one. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -137,14 +139,16 @@ def first_part(archive: Archive) -> None:
 
 
 def second_part(archive: Archive) -> None:
-    """Writes the late hour, and the doubled one."""
-    after = START + (COUNT + 1) * STEP
+    """Writes the late hour, and the doubled one, long after anything came in time."""
+    after = START + (COUNT + 4) * STEP
     archive.intervals(("c", seq, after + seq, 0) for seq in LATE)
     archive.intervals(("d", seq, after + 20 + seq, 0) for seq in LATE)
 
 
-def pipeline(spark: SparkSession, archive: Archive, said: list[str]) -> Pipeline:
-    return Pipeline(archive.tables, "", Settings(), spark, said.append, MEASURED)
+def pipeline(
+    spark: SparkSession, archive: Archive, said: list[str], settings: MeasureSettings = MEASURED
+) -> Pipeline:
+    return Pipeline(archive.tables, "", Settings(), spark, said.append, settings)
 
 
 def measured(one: Pipeline) -> None:
@@ -161,13 +165,15 @@ def main() -> None:
     sound, odd = Archive(spark, folder / "sound"), Archive(spark, folder / "odd")
     as_it_should_be(sound)
     pipeline(spark, sound, said).measures.all()
+    whole = sound.content()
+    pipeline(spark, sound, [], replace(MEASURED, most=2 * len(HOSTS))).measures.all()
     first_part(odd)
     one = pipeline(spark, odd, [])
     measured(one)
     found: dict[str, Any] = {"early": odd.content([t.MISSING])}
     second_part(odd)
     measured(one)
-    found |= {"sound": sound.content(), "odd": odd.content(), "said": said}
+    found |= {"sound": whole, "in_parts": sound.content(), "odd": odd.content(), "said": said}
     report = Windows(odd.tables, MEASURED.length).report()
     found["report"] = {"window": report.window, "talkers": report.tables[t.TALKERS]}
     print("FOUND " + json.dumps(found))
