@@ -52,6 +52,26 @@ class Output(Struct):
     unwanted: list[int] = field(default_factory=list)
     opened: list[tuple[int, Opened]] = field(default_factory=list)  # to a host
 
+    def send(self, host: int, signal: Signal) -> None:
+        self.signals.append((host, encode_signal(signal)))
+
+    def send_spans(self, host: int, kind: SignalKind, spans: list[Span]) -> None:
+        for at in range(0, len(spans), MOST_ENTRIES):
+            self.send(host, Signal(kind, spans=tuple(spans[at : at + MOST_ENTRIES])))
+
+    def send_updates(self, host: int, updates: list[Update], most_bytes: int) -> None:
+        """Sends values in signals of at most `most_bytes`, or of one value that is larger."""
+        batch: list[Update] = []
+        size = 0
+        for update in updates:
+            if batch and (size + len(update.value) > most_bytes or len(batch) == MOST_ENTRIES):
+                self.send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
+                batch, size = [], 0
+            batch.append(update)
+            size += len(update.value)
+        if batch:
+            self.send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
+
 
 class Trouble(enum.Enum):
     """Reasons for refusals."""
@@ -294,16 +314,9 @@ class ReplicaController:
             case SignalKind.CLOSED:
                 for closed in signal.closed:
                     self._close(host, closed, now)
-                self._send(host, signal)
+                self.output.send(host, signal)
             case _:
                 self._refuse(Trouble.STRAY_SIGNAL)
-
-    def _send(self, host: int, signal: Signal) -> None:
-        self.output.signals.append((host, encode_signal(signal)))
-
-    def _send_spans(self, host: int, kind: SignalKind, spans: list[Span]) -> None:
-        for at in range(0, len(spans), MOST_ENTRIES):
-            self._send(host, Signal(kind, spans=tuple(spans[at : at + MOST_ENTRIES])))
 
     def _want(self, host: int, signal: Signal, now: float) -> None:
         spans = []
@@ -316,7 +329,7 @@ class ReplicaController:
                 if len((pair := self._pairs[number, vnf]).backlog)
             ]
             spans += known or [Span(number, 0, 0, 0)]
-        self._send_spans(host, SignalKind.LASTS, spans)
+        self.output.send_spans(host, SignalKind.LASTS, spans)
 
     def _subscribe(self, host: int, number: int, state: _State, now: float) -> None:
         state.subscribers.add(host)
@@ -330,7 +343,7 @@ class ReplicaController:
             state = self._states.get(number)
             if state is not None:
                 self._unsubscribe(host, number, state)
-        self._send(host, signal)
+        self.output.send(host, signal)
 
     def _unsubscribe(self, host: int, number: int, state: _State) -> None:
         state.subscribers.discard(host)
@@ -443,29 +456,15 @@ class ReplicaController:
                 if value is not None:
                     updates.append(Update(span.state, span.vnf, number, value))
         self.counters.gone += len(gone)
-        self._send_spans(host, SignalKind.GONE, gone)
-        self._send_updates(host, updates)
+        self.output.send_spans(host, SignalKind.GONE, gone)
+        self.counters.recovered += len(updates)
+        self.output.send_updates(host, updates, self._settings.answer_bytes)
 
     def _is_sure(self, vnf: int, pair: Pair) -> bool:
         """Returns whether updates missing here are available nowhere, and those up to the end are
         complete.
         """
         return pair.sure or self.ids.host(vnf) is None
-
-    def _send_updates(self, host: int, updates: list[Update]) -> None:
-        self.counters.recovered += len(updates)
-        batch: list[Update] = []
-        size = 0
-        for update in updates:
-            if batch and (
-                size + len(update.value) > self._settings.answer_bytes or len(batch) == MOST_ENTRIES
-            ):
-                self._send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
-                batch, size = [], 0
-            batch.append(update)
-            size += len(update.value)
-        if batch:
-            self._send(host, Signal(SignalKind.UPDATE, updates=tuple(batch)))
 
     def _update(self, update: Update, now: float) -> None:
         key = update.state, update.vnf
@@ -537,7 +536,7 @@ class ReplicaController:
             for key in some
             if len((pair := self._pairs[key]).backlog) and self._is_sure(key[1], pair)
         ]
-        self._send_spans(host, SignalKind.QUERY, spans)
+        self.output.send_spans(host, SignalKind.QUERY, spans)
 
     def _fetch(self, now: float) -> None:
         by_host: dict[int, list[Span]] = {}
@@ -552,7 +551,7 @@ class ReplicaController:
             if holder is not None:
                 by_host.setdefault(holder, []).append(Span(*key, *missing))
         for host, spans in by_host.items():
-            self._send_spans(host, SignalKind.RECOVER, spans)
+            self.output.send_spans(host, SignalKind.RECOVER, spans)
 
     def _holder(self, vnf: int, pair: Pair) -> int | None:
         """Returns the publisher's host, which has what the controller lacks, even if it has not reported so
