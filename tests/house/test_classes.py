@@ -9,10 +9,7 @@ from tests.house.classes import circles, sizes
 MOST = 45  # methods of a class, with those of its bases
 
 # Classes that are larger, by their size: a class that shrinks gets its new number, or leaves the list.
-LARGER = {
-    "middleware/control/replicas/controller.py ReplicaController": 46,
-    "middleware/fabric/channel/channels.py Channels": 46,
-}
+LARGER: dict[str, int] = {}
 
 # Circles of files: the number of their files, by one of them.
 CIRCLES = {

@@ -37,7 +37,7 @@ from .dispatch import Handler
 from .greeting import Identity
 from .incoming import Ended, Proven, Scratch
 from .link import Link
-from .outcomes import number_of, resolve, tell, why
+from .outcomes import Outcomes, Then, number_of, resolve, tell, why
 from .outgoing import Call
 from .peers import Peer
 from .ports import connect, listening
@@ -45,11 +45,9 @@ from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
 from .tls import ChannelTls, strangers
-from .values import Answer, ChannelError, PeerStatus
+from .values import Answer, PeerStatus
 
 _log = Log("treecast.channel")
-
-Then = Callable[[Answer | TreecastError], None]  # takes the outcome of a call
 
 _CLOSE_GRACE = 1.0  # s
 # problems that are not a protocol error
@@ -99,6 +97,7 @@ class Channels:
         self.on_refused: Callable[[int], None] | None = None  # (host id): that host refuses this host
         self.tls: ChannelTls | None = None  # of a secured host; set before the start
         self.scratch = Scratch()
+        self._outcomes = Outcomes(counters)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._passes = passes
         self._rng = rng
@@ -110,7 +109,6 @@ class Channels:
         self._all_lost: asyncio.Event | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._deadlines = Deadlines(self._time_out)
-        self._waiting = 0  # calls
         self._patience = Patience(settings)
 
     @property
@@ -246,7 +244,9 @@ class Channels:
             peer.link.end(problem)
         peer.stop_dialling()
         for call in peer.queue.clear():
-            self._fail(call, Fault.LEADER_UNAVAILABLE, f"host {peer.host_id}: {problem.value}", False)
+            self._outcomes.fail(
+                call, Fault.LEADER_UNAVAILABLE, f"host {peer.host_id}: {problem.value}", False
+            )
 
     # --- calls
 
@@ -263,7 +263,7 @@ class Channels:
         peer = self._peer_for_call(host_id)
         refusal = self._begin(peer, call, timeout, partial(resolve, future))
         if peer is None or refusal:
-            self._fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
+            self._outcomes.fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
         else:
             future.add_done_callback(partial(self._settled, peer, call))
         return future
@@ -276,18 +276,18 @@ class Channels:
         call = self._new_call(Kind.CALL, method, head, body)
         refusal = self._begin(self._peer_for_call(host_id), call, timeout, then)
         if refusal:
-            self.loop.call_soon(self._fail, call, Fault.LEADER_UNAVAILABLE, refusal, False)
+            self.loop.call_soon(self._outcomes.fail, call, Fault.LEADER_UNAVAILABLE, refusal, False)
 
     def _begin(self, peer: Peer | None, call: Call, timeout: float, then: Then) -> str:
         """Queues a call. Returns the reason if it is refused: then the caller has to fail it."""
         call.waiter = then
         self.counters.calls += 1
-        self._waiting += 1
+        self._outcomes.waiting += 1
         refusal = self._refusal(peer, call)
         if peer is None or refusal:
             return refusal
         peer.calls += 1
-        self._deadlines.add(self.loop, self.loop.time() + timeout, peer, call, self._waiting)
+        self._deadlines.add(self.loop, self.loop.time() + timeout, peer, call, self._outcomes.waiting)
         self._queue(peer, call)
         return ""
 
@@ -336,7 +336,7 @@ class Channels:
         if call.wanted and future.cancelled():
             self._forget(peer)
             self._give_up(peer, call)
-            self._over(call)
+            self._outcomes.over(call)
 
     def _give_up(self, peer: Peer, call: Call) -> bool:
         """Gives up a call. Returns whether any of it has been sent."""
@@ -353,26 +353,6 @@ class Channels:
         if peer.address is None and not peer.incarnation and peer.queue.calls == 1:
             self._peers.pop(peer.host_id, None)
 
-    def _fail(self, call: Call, fault: Fault, detail: str, sent: bool) -> None:
-        if sent:
-            self.counters.failed_unknown += 1
-        else:
-            self.counters.failed_unsent += 1
-        self._finish(call, ChannelError(fault, detail, sent))
-
-    def _finish(self, call: Call, outcome: Answer | TreecastError) -> None:
-        then = cast("Then | None", call.waiter)
-        self._over(call)
-        if then is not None:
-            tell(then, outcome)
-
-    def _over(self, call: Call) -> None:
-        call.wanted = False
-        call.drop()
-        if call.waiter is not None:
-            call.waiter = None
-            self._waiting -= 1
-
     def _time_out(self, peer: Peer, call: Call) -> None:
         self._forget(peer)
         sent = self._give_up(peer, call)
@@ -382,7 +362,7 @@ class Channels:
             detail = f"host {peer.host_id} took no more requests in time"
         else:
             detail = f"host {peer.host_id} is not connected: {peer.last_error or 'not heard of yet'}"
-        self._fail(call, Fault.TIMED_OUT, detail, sent)
+        self._outcomes.fail(call, Fault.TIMED_OUT, detail, sent)
 
     # --- connections
 
@@ -511,7 +491,7 @@ class Channels:
 
     def answered(self, link: Link, call: Call, answer: Answer | TreecastError) -> None:
         self.counters.answered += 1
-        self._finish(call, answer)
+        self._outcomes.finish(call, answer)
 
     def ended(self, link: Link, event: Ended) -> None:
         """Takes the end of a connection, or of an attempt."""
@@ -525,7 +505,7 @@ class Channels:
             self._note_refused(peer, event)
         detail = f"host {link.host_id}: {event}"
         for call in link.session.pending:
-            self._fail(call, Fault.LEADER_UNAVAILABLE, detail, True)
+            self._outcomes.fail(call, Fault.LEADER_UNAVAILABLE, detail, True)
         if peer is not None and peer.link is link:
             self._down(peer)
 

@@ -1,4 +1,4 @@
-"""Outcomes of calls, listeners and attempts to connect: small functions of `channels`."""
+"""The ends of calls, listeners and attempts to connect, for `channels`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,47 @@ import os
 import ssl
 from asyncio import Future
 from collections.abc import Callable
+from typing import cast
 
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.counters import ChannelCounters
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .values import Answer
+from .outgoing import Call
+from .values import Answer, ChannelError
 
 _log = Log("treecast.channel")
+
+
+Then = Callable[[Answer | TreecastError], None]  # takes the outcome of a call
+
+
+class Outcomes:
+    """Ends calls, each once. `waiting`: the number of calls that have not ended."""
+
+    def __init__(self, counters: ChannelCounters) -> None:
+        self.waiting = 0
+        self._counters = counters
+
+    def fail(self, call: Call, fault: Fault, detail: str, sent: bool) -> None:
+        if sent:
+            self._counters.failed_unknown += 1
+        else:
+            self._counters.failed_unsent += 1
+        self.finish(call, ChannelError(fault, detail, sent))
+
+    def finish(self, call: Call, outcome: Answer | TreecastError) -> None:
+        then = cast("Then | None", call.waiter)
+        self.over(call)
+        if then is not None:
+            tell(then, outcome)
+
+    def over(self, call: Call) -> None:
+        call.wanted = False
+        call.drop()
+        if call.waiter is not None:
+            call.waiter = None
+            self.waiting -= 1
 
 
 def resolve(future: Future[Answer], outcome: Answer | TreecastError) -> None:

@@ -191,7 +191,7 @@ async def test_calls_that_are_given_up_leave_nothing_behind(start_host: StartHos
         call.cancel()
     await asyncio.gather(*timed, return_exceptions=True)
     await until(lambda: not a.channels.peers())
-    assert a.channels._waiting == 0
+    assert a.channels._outcomes.waiting == 0
     late = a.channels.call(2, 41, timeout=60)
     assert len(a.channels._deadlines) < 5000
     late.cancel()
