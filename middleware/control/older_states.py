@@ -1,4 +1,4 @@
-"""What a coordinator does about an older state of its store: it hears hosts, and adopts what the store lacks.
+"""A coordinator hears hosts when its store may be an older state, and adopts what the store lacks.
 
 A host tells with each call how far its view is. If the store lacks an update of that view, it is an older
 state of itself (`lineage.py`): its history gets another name, the host hands in its view, and the store
