@@ -37,8 +37,8 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-HOST: Final = "host"
-ADMINISTRATOR: Final = "administrator"
+from .trust_calls import ADMINISTRATOR, HOST
+
 ROLES: Final = (HOST, ADMINISTRATOR)
 HOST_NAME: Final = "host.treecast"  # a name in all certificates of hosts, for callers that look at the URI
 COORDINATOR_NAME: Final = "coordinator.treecast"

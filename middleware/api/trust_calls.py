@@ -19,6 +19,8 @@ answer; `Follow` has one after the other, whenever something has changed, and `A
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,6 +28,8 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
+HOST: Final = "host"  # roles of certificates
+ADMINISTRATOR: Final = "administrator"
 ALPN: Final = "treecast-trust/1"
 H2: Final = "h2"  # gRPC's
 LONGEST: Final = 256 << 10  # bytes of a request
@@ -152,6 +156,23 @@ class Refusal(_Message, frozen=True):
     fault: str
     detail: str
 
+
+ANYBODY: Final = "anybody"
+HOLDER: Final = "holder of a one-time token"
+
+# Who may make each call: a role of `certificates`, or one of the two above
+CALLERS: Final[Mapping[type[Struct], str]] = MappingProxyType(
+    {
+        Hello: ANYBODY,
+        Join: HOLDER,
+        Renew: HOST,
+        Follow: HOST,
+        CreateToken: ADMINISTRATOR,
+        Expel: ADMINISTRATOR,
+        Rotate: ADMINISTRATOR,
+        ListHosts: ADMINISTRATOR,
+    }
+)
 
 Request = Hello | Join | Renew | Follow | CreateToken | Expel | Rotate | ListHosts
 Answer = Certificates | Joined | Keys | Alive | TokenCreated | Done | Hosts | Refusal

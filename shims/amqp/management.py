@@ -36,6 +36,7 @@ from .management_definitions import DefinitionCalls
 from .management_exchanges import ExchangeCalls
 from .management_health import HealthCalls
 from .management_messages import MessageCalls
+from .management_needed import NEEDED, TAGS
 from .management_overview import AbsentCalls, ClusterCalls
 from .management_policies import PolicyCalls
 from .management_queues import QueueCalls
@@ -206,9 +207,12 @@ class Management:
             return failed(request, error)
 
     def begin(self, request: Request, now: float, user: str, rights: Rights) -> Call:
-        """Returns the call of a request. Raises Problem if there is no such call."""
+        """Returns the call of a request. Raises Problem if there is none, or the user lacks its tag."""
         call = Call(self._host, rights, user, request, now)
         call.method = self._find(call, request)
+        needed = NEEDED[call.method]
+        if needed in TAGS:
+            call.need(needed)
         return call
 
     def run(self, call: Call) -> object:

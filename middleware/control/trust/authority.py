@@ -18,10 +18,11 @@ from typing import Final
 import msgspec
 
 from treecast.middleware.api import certificates
-from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Identity, Subject
+from treecast.middleware.api.certificates import HOST, Identity, Subject
 from treecast.middleware.api.one_time_token import ID_BYTES, SECRET_BYTES, OneTimeToken, digest
 from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust_calls import (
+    CALLERS,
     Alive,
     Answer,
     Certificates,
@@ -116,10 +117,10 @@ class Authority:
             return Certificates(self._certificate)
         if isinstance(request, Join):
             return self._join(request)
+        identity = _need(caller, CALLERS[type(request)])
         if isinstance(request, Renew):
-            return self._renew(request, _need(caller, HOST))
-        administrator = _need(caller, ADMINISTRATOR)
-        _log.info("call of an administrator", call=type(request).__name__, administrator=administrator.name)
+            return self._renew(request, identity)
+        _log.info("call of an administrator", call=type(request).__name__, administrator=identity.name)
         return self._administer(request)
 
     def _administer(self, request: Request) -> Answer:
@@ -137,7 +138,7 @@ class Authority:
 
     async def follow(self, request: Follow, caller: Identity | None) -> AsyncGenerator[Answer, None]:
         """Yields the keys whenever they change, and signs of life, until the caller is expelled."""
-        identity, generation = _need(caller, HOST), request.generation
+        identity, generation = _need(caller, CALLERS[Follow]), request.generation
         if generation > self.ledger.generation and self.holds(identity):
             self._pass(self.ledger, generation, identity.words)
         while True:
