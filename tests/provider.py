@@ -42,9 +42,13 @@ class Provider:
     ) -> str:
         """Returns a token for AUDIENCE from ISSUER that is valid for ten minutes, but for `claims`; None
         takes one away."""
-        full = {"aud": AUDIENCE, "iss": ISSUER, "sub": "alice", "iat": int(now), "exp": int(now) + 600} | dict(
-            claims
-        )
+        full = {
+            "aud": AUDIENCE,
+            "iss": ISSUER,
+            "sub": "alice",
+            "iat": int(now),
+            "exp": int(now) + 600,
+        } | dict(claims)
         given = {name: value for name, value in full.items() if value is not None}
         made: str = self._jwt.encode(
             given,

@@ -37,8 +37,10 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .trust_calls import ADMINISTRATOR, HOST
+from . import trust_calls
 
+HOST: Final = trust_calls.HOST
+ADMINISTRATOR: Final = trust_calls.ADMINISTRATOR
 ROLES: Final = (HOST, ADMINISTRATOR)
 HOST_NAME: Final = "host.treecast"  # a name in all certificates of hosts, for callers that look at the URI
 COORDINATOR_NAME: Final = "coordinator.treecast"

@@ -1,4 +1,4 @@
-"""`treecast quotas`: show and change the quotas in the file of users (`users.toml`). Daemons read it again."""
+"""`treecast quotas`: show and change the quotas in the file of users. Daemons read it again."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def set_quota(
     fetch_bytes: Annotated[
         float | None, typer.Option(metavar="N", help="Bytes per second that clients may get.")
     ] = None,
-    requests: Annotated[
-        float | None, typer.Option(metavar="N", help="Requests of Kafka per second.")
-    ] = None,
+    requests: Annotated[float | None, typer.Option(metavar="N", help="Requests of Kafka per second.")] = None,
     connections: Annotated[
         float | None, typer.Option(metavar="N", help="New connections per second, of an address.")
     ] = None,

@@ -18,7 +18,7 @@ _log = Log(__name__)
 
 
 class Files(Protocol):
-    """Certificate, key and authority of a listener (`shims.tls.TlsFiles`), or of a host (`api.trust.Trust`)."""
+    """Certificate, key and authority: `shims.tls.TlsFiles` of a listener, `api.trust.Trust` of a host."""
 
     def look(self, *, again: bool = False) -> bool: ...
 

@@ -59,13 +59,14 @@ def _check_first(data: Path, known: Meta, name: str) -> None:
     if member is not None and member.coordinator:
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"{data} is of host {member.name}, whose cluster has its coordinator at {member.coordinator}: run"
-            " `treecast init --secure` in the data directory of the daemon there, while all hosts are stopped;"
+            f"{data} is of host {member.name}, whose cluster has its coordinator at {member.coordinator}:"
+            " run `treecast init --secure` in the data directory of the daemon there, while all hosts are stopped;"
             f" {member.name} then joins with `treecast up --join-token`, by a token of its own",
         )
     if member is not None and member.name != name:
         raise TreecastError(
-            Fault.INVALID_REQUEST, f"{data} is of host {member.name!r}, not {name!r}: give --name {member.name}"
+            Fault.INVALID_REQUEST,
+            f"{data} is of host {member.name!r}, not {name!r}: give --name {member.name}",
         )
 
 
@@ -76,9 +77,7 @@ def _cluster_id(data: Path, known: Meta | None) -> str:
     return token.cluster_id if token is not None else new_cluster_id(secrets.randbits(128))
 
 
-def _make(
-    data: Path, cluster_id: str, name: str, address: str, administrator: str, password: bytes
-) -> None:
+def _make(data: Path, cluster_id: str, name: str, address: str, administrator: str, password: bytes) -> None:
     folder = make_folder(data)
     authority = found_authority(folder, cluster_id, time.time)
     # Before the host's certificate, which makes it a secured host: that never serves without users.

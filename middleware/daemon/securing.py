@@ -239,9 +239,7 @@ class Secured:
         return CertifiedAdmission(self.trust.identity.cluster_id, self.door.caller, name_of)
 
 
-async def join_secured(
-    data: Path, target: str, given: str, name: str, fabric: str, users: Path
-) -> None:
+async def join_secured(data: Path, target: str, given: str, name: str, fabric: str, users: Path) -> None:
     """Joins a secured cluster by a one-time token. Waits while nobody answers. `users`: where this host's
     file of users is to be. Raises StartError.
     """

@@ -144,7 +144,9 @@ class WatchedUsers:
             self._look_at_keys(again=again)
         except (OSError, UnicodeDecodeError, BearerError) as error:
             self._token_trouble = f"the keys of tokens: {_reason(error)}; what was read before holds"
-            _log.error("keys of tokens not read", error=_reason(error), advice="mend the file: it is read again")
+            _log.error(
+                "keys of tokens not read", error=_reason(error), advice="mend the file: it is read again"
+            )
 
     def _look_at_keys(self, *, again: bool) -> None:
         """Raises BearerError, or OSError, if the keys cannot be used."""

@@ -104,9 +104,7 @@ class Visitors:
         """How many are not known yet."""
         return len(self._new)
 
-    def enter(
-        self, peer: object, connection: Admitted, now: float, *, again: bool = False
-    ) -> Visitor | None:
+    def enter(self, peer: object, connection: Admitted, now: float, *, again: bool = False) -> Visitor | None:
         """Returns the visitor of an accepted connection, None if it has to be turned away. `peer`: its
         socket's. `again`: it has entered before, until its TLS handshake was done.
         """

@@ -21,6 +21,7 @@ from treecast.shims.ticks import Ticks
 from . import session_table
 from .session import Session
 from .session_host import AmqpHost
+from .session_output import FULL
 from .session_waiting import UNPLUGGED, Answered
 
 _log = Log("treecast.amqp")
@@ -228,7 +229,9 @@ class Connection:
 
     def _count_sent(self, size: int, now: float) -> None:
         """Counts what was sent in the quota of the user. What is delivered after it waits."""
-        wait = self._allowance.of(self.state.user, self.state.name, now).fetched(size, now)
+        spending = self._allowance.of(self.state.user, self.state.name, now)
+        self.output.most = spending.at_once(FULL)
+        wait = spending.fetched(size, now)
         if wait > 0 and not self._owes:
             self._owes = True
             self.output.congest(True)

@@ -1,4 +1,4 @@
-"""The right that each management call needs, as in RabbitMQ: a tag of the user, asked for before the call runs.
+"""The right that each management call needs, as in RabbitMQ: a tag, which is asked for before it runs.
 
 Beyond its tag a call shows what the user may see, and changes what its permissions in the virtual host allow.
 """

@@ -26,6 +26,7 @@ class SessionOutput:
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge
+        self.most = FULL  # unsent bytes in a turn; less where a quota is
         self.out = BytesWriter()
         self.writable = True
         self.full = False
@@ -44,7 +45,7 @@ class SessionOutput:
         return self.out
 
     def written(self) -> None:
-        if len(self.out) > FULL:
+        if len(self.out) > self.most:
             self.writable = False
             self.full = True
 

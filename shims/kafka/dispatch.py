@@ -189,7 +189,9 @@ class Dispatcher:
         closed = log_in.identities.closed  # while it is not, nothing is asked of `log_in`
         if closed and not log_in.settled and not log_in.serves(key, time.time()):
             over = log_in.state is State.DONE
-            when = "after the end of its token" if over else "before the log-in: clients have to use SASL here"
+            when = (
+                "after the end of its token" if over else "before the log-in: clients have to use SASL here"
+            )
             raise Refused(f"{api.name} {when}", late=True)
         if key == v.PRODUCE:
             leaders: Leaders = log_in.writable(self._leaders) if closed else self._leaders

@@ -1,4 +1,4 @@
-"""The log-in of one Kafka connection, without I/O: SaslHandshake, then SaslAuthenticate (KIP-43, 84, 152, 255).
+"""The log-in of one Kafka connection, without I/O: SaslHandshake, SaslAuthenticate (KIP-43, 84, 152, 255).
 
 | state | what is served | what follows |
 | --- | --- | --- |

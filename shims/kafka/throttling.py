@@ -19,7 +19,10 @@ from .schema import throttle_at
 _HEAD: Final = struct.Struct(">hh")  # API key and version, where a request begins
 _TIME: Final = struct.Struct(">i")
 _FLEXIBLE: Final = 9  # the first version of Produce with tags
-_END: Final = (_TIME.size, _TIME.size + 1)  # bytes from the throttle time of Produce on, without and with tags
+_END: Final = (
+    _TIME.size,
+    _TIME.size + 1,
+)  # bytes from the throttle time of Produce on, without and with tags
 
 
 class Meter:

@@ -21,7 +21,7 @@ from treecast.shims.log_ins import Outcome
 
 from . import session_table
 from .session import Session
-from .session_output import Outputs, SessionOutput
+from .session_output import FULL, Outputs, SessionOutput
 from .session_publishing import MqttCounting
 from .sessions import Sessions
 from .settings import MqttSettings
@@ -253,7 +253,9 @@ class Connection:
         state, now = self.session.connection.state, self._loop.time()
         if state is None:
             return
-        wait = self._allowance.of(state.user, state.client_id, now).fetched(size, now)
+        spending = self._allowance.of(state.user, state.client_id, now)
+        self.output.most = spending.at_once(FULL)
+        wait = spending.fetched(size, now)
         if wait > 0 and not self._owes:
             self._owes = True
             self.output.congest(True)

@@ -110,6 +110,7 @@ class SessionOutput:
     def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge) -> None:
         self.edge = edge
         self.address = ""  # the client's, as the limits on log-ins count it
+        self.most = FULL  # unsent bytes in a turn; less where a quota is
         self.phase = session_table.NEW
         self.failure = ""
         self.version = codec.V311
@@ -149,7 +150,7 @@ class SessionOutput:
             self._outputs.add(self)
 
     def _written(self, out: BytesWriter) -> None:
-        if self._chunked + len(out) > FULL:
+        if self._chunked + len(out) > self.most:
             self.writable = False
 
     def fits(self, packet: Packet) -> bool:
@@ -178,9 +179,9 @@ class SessionOutput:
 
     @property
     def room(self) -> int:
-        """The bytes left until `FULL` in this turn. A publish may begin within them."""
+        """The bytes left until `most` in this turn. A publish may begin within them."""
         used = self._chunked + (len(self._out) if self._out is not None else 0)
-        return FULL - used if used < FULL else 0
+        return self.most - used if used < self.most else 0
 
     def send_run(self, run: Run) -> None:
         """Sends a QoS 0 run unchanged."""

@@ -125,7 +125,7 @@ def test_deliveries_of_mqtt_and_amqp_count(limited: DaemonProcess, until: Callab
     host, port = limited.address("amqp")
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, port))
     channel = connection.channel()
-    channel.queue_declare("r")
+    channel.queue_declare("r", durable=True)
     for number in range(10):
         channel.basic_publish("", "r", b"%d" % number + bytes(4_000))
     bodies = []

@@ -48,9 +48,7 @@ class Cluster:
     def join(self, name: str, token: str, *flags: str) -> DaemonProcess:
         file = self.folder / f"token-of-{name}"
         file.write_text(token)
-        return self.start(
-            name, "--join", self.daemons["h1"].control, "--join-token", f"@{file}", *flags
-        )
+        return self.start(name, "--join", self.daemons["h1"].control, "--join-token", f"@{file}", *flags)
 
     def close(self) -> None:
         for daemon in reversed(self.daemons.values()):

@@ -1,5 +1,5 @@
-"""Quotas: bytes and requests per second of a user, of a client id, or of both, as in Kafka; and new connections
-per second of an address. Pure.
+"""Quotas: bytes and requests per second of a user, of a client id, or of both, as in Kafka; and new
+connections per second of an address. Pure.
 
 A quota names a user, a client id, or both; `*` is the default for all others. All connections that a quota is
 for share one bucket: with a quota of a user all of the user's, with a default one bucket for each name. The
@@ -96,6 +96,10 @@ class Spending:
     def sent(self, size: int, now: float) -> float:
         """Counts bytes that a client has sent, in whatever form."""
         return self._produce.take(size, now) if self._produce is not None else 0.0
+
+    def at_once(self, most: int) -> int:
+        """Returns how many bytes a client may be sent in one go, up to `most`: a second's worth."""
+        return min(most, max(int(self._fetch.rate), 1)) if self._fetch is not None else most
 
     def fetched(self, size: int, now: float) -> float:
         """Counts bytes that a client is sent."""

@@ -87,7 +87,11 @@ class Authority:
 
     def _not_held(self, identity: Identity) -> TreecastError:
         known = self.ledger.knows(serial_text(identity.serial))
-        why = "was expelled from this cluster" if known else "has a certificate that the authority does not know"
+        why = (
+            "was expelled from this cluster"
+            if known
+            else "has a certificate that the authority does not know"
+        )
         return _refused(f"{identity.words} {why}: it may join again with a new token")
 
     def catch_up(self, keys: Keys) -> None:

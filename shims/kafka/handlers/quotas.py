@@ -103,7 +103,11 @@ Key = tuple[str, str, str]  # of `Quota.key`
 
 def _place(entity: Sequence[Message]) -> Key:
     named = {one.entity_type: ANY if one.entity_name is None else one.entity_name for one in entity}
-    if not named or len(named) != len(entity) or (named.keys() != {_IP} and not named.keys() <= {_USER, _CLIENT}):
+    if (
+        not named
+        or len(named) != len(entity)
+        or (named.keys() != {_IP} and not named.keys() <= {_USER, _CLIENT})
+    ):
         raise _WrongQuotaError(f"a quota is of a {_USER}, a {_CLIENT}, or both, or of an {_IP}")
     if not all(named.values()):
         raise _WrongQuotaError("a name cannot be empty")

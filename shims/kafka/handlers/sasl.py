@@ -102,7 +102,7 @@ async def _scram(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
 
 
 async def _bearer(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
-    """Checks a token. A refusal is told in two steps, as the mechanism has it: the client takes note first."""
+    """Checks a token. A refusal is told in two steps, as the mechanism has it."""
     if log_in.rejected:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _INVALID_TOKEN.decode())
     found, tokens, now = _BEARER.fullmatch(message), log_in.identities.tokens, time.time()

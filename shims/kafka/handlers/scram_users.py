@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials: the users of the store, by their passwords (KIP-554).
+"""DescribeUserScramCredentials, AlterUserScramCredentials: the users of the store with a password (KIP-554).
 
 The client sends no password, but what a server derives from one; the store keeps a verifier of it. A user
 that is not there is made, without rights. One whose last password is taken away stays, with its rules, and
@@ -7,7 +7,7 @@ can log in no more but by a certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -51,10 +51,12 @@ def describe_user_scram_credentials(ctx: Context, request: Message) -> Fields:
     """Returns all users with a password, or those that are named."""
     known = ctx.log_in.identities.content.users
     if not request.users:
-        rows = [_row(user) for user in known.values() if user.verifiers]
-        return {"error_code": errors.NONE, "error_message": None, "results": rows}
+        return _all([_row(user) for user in known.values() if user.verifiers])
     names = [one.name for one in request.users]
-    rows = [_described(known.get(name), name, names.count(name)) for name in dict.fromkeys(names)]
+    return _all([_described(known.get(name), name, names.count(name)) for name in dict.fromkeys(names)])
+
+
+def _all(rows: Sequence[Fields]) -> Fields:
     return {"error_code": errors.NONE, "error_message": None, "results": rows}
 
 

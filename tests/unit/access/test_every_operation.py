@@ -1,6 +1,6 @@
 """Every method of AMQP, packet of MQTT and management call has its row of rights, as every API of Kafka
-(`kafka/test_rights.py`) and call of the control address (`daemon/test_control_access.py`); so have calls of the
-coordinator and of the authority of a secured cluster. A new one without a row fails here."""
+(`kafka/test_rights.py`) and call of the control address (`daemon/test_control_access.py`); so have calls
+of the coordinator and of the authority of a secured cluster. A new one without a row fails here."""
 
 from __future__ import annotations
 
@@ -168,7 +168,11 @@ async def test_every_call_of_the_authority_is_refused_to_others(request_: type) 
             continue
         caller = None if role is None else Identity("c1", role, "x", 1)
         with pytest.raises(TreecastError, match="this call"):
-            if isinstance(made, trust_calls.Follow):
-                await anext(Authority.follow(authority, made, caller))
-            else:
-                Authority.answer(authority, made, caller)
+            await asked(authority, made, caller)
+
+
+async def asked(authority: Authority, made: trust_calls.Request, caller: Identity | None) -> object:
+    """Makes a call of the class's own code."""
+    if isinstance(made, trust_calls.Follow):
+        return await anext(Authority.follow(authority, made, caller))
+    return Authority.answer(authority, made, caller)

@@ -57,9 +57,7 @@ QUOTAS = st.builds(
     Quota,
     user=NAMES,
     client_id=st.just("") | ANYTHING,
-    rates=st.dictionaries(
-        st.sampled_from([Rate.PRODUCE, Rate.FETCH, Rate.REQUESTS]), RATES, min_size=1
-    ),
+    rates=st.dictionaries(st.sampled_from([Rate.PRODUCE, Rate.FETCH, Rate.REQUESTS]), RATES, min_size=1),
 ) | st.builds(
     Quota,
     user=st.just(""),
@@ -82,9 +80,7 @@ RULES = st.builds(
 )
 
 
-@given(
-    st.lists(USERS, max_size=3), st.lists(RULES, max_size=4), st.lists(QUOTAS, max_size=3), OAUTHS
-)
+@given(st.lists(USERS, max_size=3), st.lists(RULES, max_size=4), st.lists(QUOTAS, max_size=3), OAUTHS)
 def test_what_is_written_is_read(
     users: list[User], rules: list[Rule], quotas: list[Quota], oauth: OAuth | None
 ) -> None:

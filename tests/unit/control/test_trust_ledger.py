@@ -294,9 +294,7 @@ def host_trust(cluster: Cluster, data: Path, name: str) -> Trust:
     folder, key = make_folder(data), certificates.new_key()
     write_private(folder / HOST_KEY, key)
     subject = Subject("c1", HOST, name)
-    write_private(
-        folder / HOST_CERTIFICATE, cluster.authority.give_own(certificates.request(key), subject)
-    )
+    write_private(folder / HOST_CERTIFICATE, cluster.authority.give_own(certificates.request(key), subject))
     write_private(folder / AUTHORITY, (cluster.folder / AUTHORITY).read_bytes())
     return Trust(data)
 

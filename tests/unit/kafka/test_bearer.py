@@ -82,7 +82,14 @@ async def test_a_refusal(claims: dict[str, Any], head: bytes, opened: Callable[.
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"\x01", b"n,,", b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01auth=Basic x\x01\x01", b"n,,\x01auth=Bearer x\x01"],
+    [
+        b"",
+        b"\x01",
+        b"n,,",
+        b"y,,\x01auth=Bearer x\x01\x01",
+        b"n,,\x01auth=Basic x\x01\x01",
+        b"n,,\x01auth=Bearer x\x01",
+    ],
 )
 async def test_malformed_messages(message: bytes, opened: Callable[..., Any]) -> None:
     client = await opened()

@@ -129,7 +129,11 @@ async def test_the_calls(face: KafkaFace, client: Any) -> None:
         assert refused.error_code == errors.INVALID_REQUEST
         assert refused.error_message
     machine = [{"entity_type": "ip", "entity_name": "10.0.0.7"}]
-    for entity, key in ((machine, "request_rate"), (alice, "connection_creation_rate"), (machine + alice, "request_rate")):
+    for entity, key in (
+        (machine, "request_rate"),
+        (alice, "connection_creation_rate"),
+        (machine + alice, "request_rate"),
+    ):
         assert (await alter(entity, key, 1.0)).error_code == errors.INVALID_REQUEST
     assert (await alter(machine, "connection_creation_rate", 20.0)).error_code == 0
     assert await shown(("ip", 0, "10.0.0.7")) == [([("ip", "10.0.0.7")], {"connection_creation_rate": 20.0})]

@@ -62,9 +62,7 @@ async def alter(
 ) -> dict[str, int]:
     """Returns the error code of each user."""
     gone = [{"name": name, "mechanism": code} for name, code in deletions]
-    answer = await client.call(
-        "AlterUserScramCredentials", 0, deletions=gone, upsertions=list(upsertions)
-    )
+    answer = await client.call("AlterUserScramCredentials", 0, deletions=gone, upsertions=list(upsertions))
     assert all(bool(row.error_message) == bool(row.error_code) for row in answer.results)
     return {row.user: row.error_code for row in answer.results}
 
@@ -81,7 +79,9 @@ async def described(client: Any, *names: str) -> dict[str, list[tuple[int, int]]
 
 async def test_a_user_is_made_changed_and_deleted(root: Callable[..., Any], connect: Any) -> None:
     client = await root()
-    assert await alter(client, upsertion("new", b"first"), upsertion("new", b"first", SHA256, 8192)) == {"new": 0}
+    assert await alter(client, upsertion("new", b"first"), upsertion("new", b"first", SHA256, 8192)) == {
+        "new": 0
+    }
     assert await described(client, "new") == {"new": [(1, 8192), (2, 4096)]}
     assert await log_in(connect(), "new", b"first") == 0
     assert await alter(client, upsertion("new", b"second"), deletions=(("new", 1),)) == {"new": 0}
