@@ -5,12 +5,13 @@ host of those that carry messages between sites.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker.pubsub import PubSubSettings
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.brokerless import BrokerlessHost, FabricHostSettings
 from treecast.middleware.relay.events.ports import EventSettings
@@ -18,8 +19,11 @@ from treecast.middleware.storage.whole_file import write_whole
 
 from .admin import AdminServer
 from .control import ControlServer
-from .settings import AgentSettings, SiteSettings
+from .settings import AgentSettings, SettingsError, SiteSettings
 from .status import AgentCounters, AgentStatus, Trouble
+
+if TYPE_CHECKING:
+    from treecast.middleware.api.trust_member import Member
 
 _log = Log(__name__)
 _MEMORY = "agent.json"
@@ -119,7 +123,26 @@ def host_settings(agent: AgentSettings, queue_bytes: int = 0) -> FabricHostSetti
         agent.fsync,
         # Nothing may be dropped for its size or age: `Spool` keeps what is owed below the bound.
         EventSettings(log_bytes=2 * agent.spool_bytes + _LARGEST, log_age=_EVER),
+        member_of(agent),
     )
+
+
+def member_of(agent: AgentSettings) -> Member | None:
+    """Returns an agent's part in a secured cluster; None in another. Raises SettingsError."""
+    if not agent.is_secured:
+        return None
+    from treecast.middleware.api.trust import Trust  # here: they load `cryptography`
+    from treecast.middleware.api.trust_member import Member, own_addresses
+
+    try:
+        trust = Trust(Path(agent.data))
+    except TreecastError as error:
+        raise SettingsError(error.detail) from error
+    if trust.identity.name != agent.name:
+        raise SettingsError(
+            f"agent.name is {agent.name!r}, and the certificate in {agent.data} of {trust.identity.name!r}"
+        )
+    return Member(trust, own_addresses(agent.fabric))
 
 
 def sites_of(host: BrokerlessHost) -> dict[str, int]:
@@ -148,6 +171,11 @@ def spooled_bytes(host: BrokerlessHost) -> int:
 def troubles_of(life: SiteLife, host: BrokerlessHost, held: bool) -> list[Trouble]:
     """Returns what is wrong. `held`: the broker has to keep its messages, as other sites do not take more."""
     found = list(life.troubles.values())
+    member = host.member
+    if member is not None and member.trust.trouble:
+        found.append(Trouble("trust", member.trust.trouble))
+    if member is not None and member.not_renewed:
+        found.append(Trouble("trust", f"the certificate is not renewed: {member.not_renewed}"))
     if host.link.last_error is not None:
         found.append(Trouble("coordinator", str(host.link.last_error)))
     if held:

@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.one_time_token import ONE_TIME
+from treecast.middleware.api.trust_files import is_secured
 from treecast.middleware.fabric.carriers.registry import Carriers
 from treecast.middleware.fabric.carriers.relay import NAME as RELAY
 from treecast.middleware.fabric.settings import FabricSettings
@@ -46,7 +48,8 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
     """The table [agent] of an agent that is a host of the fabric. Sizes in bytes.
 
     `name`: the site's, unique in the cluster. `join`: the control address of a daemon or coordinator.
-    `join_token`: the token, or @FILE. `fabric`: where other hosts reach this one, UDP and TCP. `spool_bytes`:
+    `join_token`: the token, or @FILE; for a secured cluster a one-time token, with which it joins at its
+    first start. `fabric`: where other hosts reach this one, UDP and TCP. `spool_bytes`:
     what may wait here for other sites, and again what may wait here for the broker; beyond it nothing more is
     taken, and the broker and the other sites keep their messages. It also takes as much memory, twice.
     `carrier`: as of a daemon. `control`: where a network controller asks for receivers and sets rules.
@@ -61,11 +64,41 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
 
     @property
-    def token(self) -> JoinToken:
-        """The token. Raises SettingsError."""
+    def is_secured(self) -> bool:
+        """Whether the agent has joined a secured cluster."""
+        return is_secured(Path(self.data))
+
+    @property
+    def one_time(self) -> str:
+        """The one-time token of an agent that has yet to join by it; else empty. Raises SettingsError."""
+        text = "" if self.is_secured else self._token_text()
+        return text if text.startswith(ONE_TIME) else ""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, once it is known: to a new agent of a secured cluster when it has joined. Raises
+        SettingsError.
+        """
+        if self.is_secured:
+            from treecast.middleware.api.trust import own_identity  # here: it loads `cryptography`
+
+            try:
+                return own_identity(Path(self.data)).cluster_id
+            except TreecastError as error:
+                raise SettingsError(error.detail) from error
+        token = self.token
+        return token.cluster_id if token is not None else ""
+
+    def _token_text(self) -> str:
         text = self.join_token
-        if text.startswith("@"):
-            text = read_secret(Path(text[1:]), "agent.join_token")
+        return read_secret(Path(text[1:]), "agent.join_token") if text.startswith("@") else text
+
+    @property
+    def token(self) -> JoinToken | None:
+        """The token; None in a secured cluster. Raises SettingsError."""
+        if self.is_secured or self.one_time:
+            return None
+        text = self._token_text()
         try:
             return JoinToken.parse(text)
         except TreecastError as error:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from treecast.agents.common.life import SiteLife, StartRefused
+from treecast.agents.common.life import SiteLife, StartRefused, member_of
 from treecast.agents.common.status import AgentCounters, Trouble
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.values import GroupListing, TransactionListing
@@ -79,6 +79,7 @@ class KafkaAgent:
             agent.fabric_settings,
             PubSubSettings(),
             agent.fsync,
+            member=member_of(agent),
         )
         self.host = LeadingHost(host, Counters(), self.following.made, Homes(self.cluster, settings))
         self.following.host = self.host
@@ -183,7 +184,7 @@ class KafkaAgent:
             kind="kafka",
             site=agent.name,
             host_id=self.host.fabric_host.replicas.host_id,
-            cluster_id=agent.token.cluster_id,
+            cluster_id=agent.cluster_id,
             broker=f"Kafka {found.cluster_id}, {len(found.brokers)} brokers" if found.cluster_id else "",
             connected="cluster" not in self.life.troubles and bool(found.cluster_id),
             serving=following.serving,

@@ -76,7 +76,7 @@ class MosquittoAgent:
         agent, broker = settings.agent, settings.mosquitto
         self._broker = broker
         self._tls: ssl.SSLContext | None = broker.tls_context()
-        self._cluster = agent.token.cluster_id[:8]
+        self._cluster = agent.cluster_id[:8]
         self._out, self._in = TopicMap(broker.rules, OUT), TopicMap(broker.rules, IN)
         self._counters = Counters()
         self.life = SiteLife(agent, self)
@@ -350,7 +350,7 @@ class MosquittoAgent:
             kind=KIND,
             site=self._agent.name,
             host_id=link.session.host_id if link.attached else 0,
-            cluster_id=self._agent.token.cluster_id,
+            cluster_id=self._agent.cluster_id,
             broker=f"{version} at {self._broker.address}" if connected else "",
             connected=connected,
             serving=self._serving,

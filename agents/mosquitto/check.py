@@ -19,7 +19,7 @@ Found = tuple[str, str, str]  # what was checked; ok, slow or bad; the detail
 def check_broker(agent: AgentSettings, settings: MosquittoSettings) -> Iterator[Found]:
     """Yields what was found at the broker."""
     out = TopicMap(settings.rules, OUT)
-    cluster = agent.token.cluster_id[:8]
+    cluster = agent.cluster_id[:8]
     log_in = LogIn("", user=settings.user, password=settings.secret)
     try:
         found = asyncio.run(

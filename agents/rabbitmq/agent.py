@@ -67,8 +67,7 @@ class RabbitAgent:
         self._settings = settings
         self._tls: ssl.SSLContext | None = settings.rabbitmq.tls_context()
         agent, rabbit = settings.agent, settings.rabbitmq
-        token = agent.token
-        self._cluster = token.cluster_id[:8]
+        self._cluster = agent.cluster_id[:8]
         self._hop = hops.entry(self._cluster, agent.name)
         self.queue = f"treecast.agent.{self._cluster}"
         self.life = SiteLife(agent, self)
@@ -329,7 +328,7 @@ class RabbitAgent:
             kind=KIND,
             site=self._settings.agent.name,
             host_id=link.session.host_id if link.attached else 0,
-            cluster_id=self._settings.agent.token.cluster_id,
+            cluster_id=self._settings.agent.cluster_id,
             broker=" ".join(self._product).strip() if consuming is not None else "",
             connected=consuming is not None and publishing is not None,
             serving=consuming is not None and consuming.serving and publishing is not None,

@@ -15,6 +15,7 @@ from typing import Final
 
 from .token_text import bad_token, content_of, text_of
 
+ONE_TIME: Final = "treecast-once"  # begins the token of each version
 PREFIX: Final = "treecast-once1."
 ID_BYTES: Final = 8
 SECRET_BYTES: Final = 16

@@ -49,13 +49,7 @@ class Trust:
         self._living = [self._server, self._client]  # contexts that listeners and others hold for long
 
     def _own(self) -> Identity:
-        try:
-            found = identity_of((self.folder / files.HOST_CERTIFICATE).read_bytes())
-        except OSError as error:
-            raise _unusable(self.folder, error.strerror or str(error)) from error
-        if found.role != HOST:
-            raise _unusable(self.folder, f"{files.HOST_CERTIFICATE} is of {found.words}")
-        return found
+        return own_identity(self.folder.parent)
 
     def _kept(self) -> Keys:
         try:
@@ -204,6 +198,18 @@ class Trust:
     def channel_credentials(self) -> Secured:
         """Returns gRPC's credentials and options for calls to the coordinator."""
         return channel_credentials(self.folder, files.HOST_CERTIFICATE, files.HOST_KEY, COORDINATOR_NAME)
+
+
+def own_identity(data: Path) -> Identity:
+    """Returns who the host of a data directory is, by its certificate. Raises INVALID_REQUEST."""
+    folder = data / files.FOLDER
+    try:
+        found = identity_of((folder / files.HOST_CERTIFICATE).read_bytes())
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from error
+    if found.role != HOST:
+        raise _unusable(folder, f"{files.HOST_CERTIFICATE} is of {found.words}")
+    return found
 
 
 def caller_credentials(folder: Path) -> Secured:

@@ -72,15 +72,34 @@ def run_agent(name: str, config: Path) -> int:
         return WRONG_USE
 
     async def serve() -> int:
-        made = kind.agent_type()(settings)
         try:
+            await _join(settings.agent)
+            made = kind.agent_type()(settings)
             return await _serve(made, settings.agent.name)
-        except StartRefused as error:
+        except (StartRefused, SettingsError) as error:
             print(f"treecast agent {name}: {error}", file=sys.stderr)
             return FAILED
 
     with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
         return runner.run(serve())
+
+
+async def _join(agent: Any) -> None:
+    """Joins a secured cluster by a one-time token, if the agent is to and has not yet. Raises SettingsError.
+    `agent`: the table of that name; of an agent that is no host it has no token.
+    """
+    from treecast.agents.common.settings import AgentSettings, SettingsError
+
+    if not isinstance(agent, AgentSettings) or not (token := agent.one_time):
+        return
+    from treecast.middleware.api.trust_member import join_patiently  # here: it loads `cryptography`
+
+    try:
+        await join_patiently(agent.join, token, agent.name, agent.fabric, Path(agent.data))
+    except TreecastError as error:
+        raise SettingsError(f"agent.join_token: {error.detail}") from error
+    except OSError as error:
+        raise SettingsError(f"{agent.data}: {error.strerror}") from error
 
 
 def _prepare(log_level: str) -> None:

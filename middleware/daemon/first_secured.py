@@ -59,9 +59,10 @@ def _check_first(data: Path, known: Meta, name: str) -> None:
     if member is not None and member.coordinator:
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"{data} is of host {member.name}, whose cluster has its coordinator at {member.coordinator}:"
-            " run `treecast init --secure` in the data directory of the daemon there, while all hosts are stopped;"
-            f" {member.name} then joins with `treecast up --join-token`, by a token of its own",
+            f"{data} is of host {member.name}, whose cluster has its coordinator at"
+            f" {member.coordinator}: run `treecast init --secure` in the data directory of the daemon there,"
+            f" while all hosts are stopped; {member.name} then joins with `treecast up --join-token`,"
+            " by a token of its own",
         )
     if member is not None and member.name != name:
         raise TreecastError(

@@ -1,29 +1,25 @@
 """`Secured`: the trust of a secured host while its daemon runs, and the authority where the coordinator is.
 
-It follows the authority: keys and expulsions arrive within milliseconds. It renews this host's certificate
-when a third of its time is left, and where the authority is the administrator's as well.
+The member in it follows the authority and renews this host's certificate. Where the authority is, that is
+renewed here, and the administrator's as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from treecast.middleware.api import certificates, trust_client
+from treecast.middleware.api import certificates
 from treecast.middleware.api.certificates import ADMINISTRATOR, HOST, Subject
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.api.lasting import BackOff
-from treecast.middleware.api.one_time_token import OneTimeToken
 from treecast.middleware.api.private_file import write_private
 from treecast.middleware.api.trust import Trust
-from treecast.middleware.api.trust_calls import Joined, Keys
+from treecast.middleware.api.trust_calls import Keys
 from treecast.middleware.api.trust_files import (
     ADDRESS,
     ADMINISTRATOR_CERTIFICATE,
@@ -35,6 +31,7 @@ from treecast.middleware.api.trust_files import (
     HOST_KEY,
     make_folder,
 )
+from treecast.middleware.api.trust_member import RENEW_SECONDS, Member, join_patiently, own_addresses
 from treecast.middleware.control.cluster_state import ClusterState
 from treecast.middleware.control.trust.authority import Authority
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -47,9 +44,8 @@ from .settings import Settings
 from .tokens import text_of
 
 PLAIN: Final = ("kafka", "amqp", "mqtt", "stare")  # listeners without TLS
-_RENEW: Final = 132 * 86_400.0  # seconds before the end of a certificate
 _SOON: Final = 30 * 86_400.0  # seconds before its end, from which it is a problem
-_LOOK: Final = 3600.0  # seconds between looks at the certificate's end
+_LOOK: Final = 3600.0  # seconds between looks at the administrator's certificate
 
 _log = Log(__name__)
 
@@ -63,10 +59,6 @@ class Secured:
         """
         self._data = data
         self._users_file = users
-        self._not_renewed = ""  # why, if that was tried
-        self._addresses = own_addresses(fabric)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._target = ""
         try:
             self.trust = Trust(data)
             self.authority = self._own_authority()
@@ -77,6 +69,9 @@ class Secured:
                 f"the certificate in {data / FOLDER} is of host {self.trust.identity.name!r}, and this is"
                 f" {name!r}: start with --name {self.trust.identity.name}"
             )
+        own = self._renew if self.authority is not None else None
+        self.member = Member(self.trust, own_addresses(fabric), own)
+        self._administrators: asyncio.Task[None] | None = None
         self.door = Door(self.trust, self.authority)
         self.trust.on_keys.append(self._changed)
 
@@ -108,19 +103,9 @@ class Secured:
         """Begins to follow the authority at `target` (HOST:PORT,...), unless it is here. Returns when keys
         are known: a new host waits for them.
         """
-        self._target = target
-        self._tasks.append(asyncio.create_task(self._renew_in_time()))
+        await self.member.open(target, follows=self.authority is None)
         if self.authority is not None:
-            return
-        self._tasks.append(asyncio.create_task(self._follow()))
-        if not self.trust.keys.generation:
-            await self._first_keys()
-
-    async def _first_keys(self) -> None:
-        known = asyncio.Event()
-        self.trust.on_keys.append(lambda keys: known.set())
-        await known.wait()
-        self.trust.on_keys.pop()
+            self._administrators = asyncio.create_task(self._renew_administrators(self.authority))
 
     def tell_address(self, control: str) -> None:
         """Notes where the authority answers, for `treecast token` and `treecast hosts`."""
@@ -128,56 +113,29 @@ class Secured:
             write_private(self._data / FOLDER / ADDRESS, str(Address.parse(control).reachable).encode())
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.member.close()
+        if self._administrators is not None:
+            self._administrators.cancel()
+            await asyncio.gather(self._administrators, return_exceptions=True)
         await self.door.close()
 
-    async def _follow(self) -> None:
-        """Follows the keys for ever, at one coordinator after the other."""
-        back_off, targets, said = BackOff(random.Random(), longest=2.0), self._target.split(","), ""
-        while True:
-            target = targets[0]
-            try:
-                async for keys in trust_client.follow(target, self.trust):
-                    self.trust.learn(keys)
-                    self.trust.trouble = said = ""
-                    back_off.reset()
-            except TreecastError as error:
-                targets = [*targets[1:], target]
-                if error.fault is Fault.POLICY_VIOLATION:
-                    self.trust.trouble = f"the authority refuses this host: {error}"
-                if str(error) != said:
-                    said = str(error)
-                    _log.warning("keys are not followed", reason=error)
-            await asyncio.sleep(back_off.pause())
-
-    async def _renew_in_time(self) -> None:
-        """Looks at the end of this host's certificate for ever. A renewal that fails is tried again; keys are
-        followed meanwhile.
-        """
-        while True:
-            try:
-                if self.trust.identity.until - time.time() < _RENEW:
-                    await self._renew()
-                    _log.info("certificate renewed", until=int(self.trust.identity.until))
-                if self.authority is not None:
-                    self._renew_administrator(self.authority)
-                self._not_renewed = ""
-            except (TreecastError, OSError) as error:
-                self._not_renewed = str(error)
-                _log.warning("certificate is not renewed", reason=error)
-            await asyncio.sleep(_LOOK)
-
     async def _renew(self) -> None:
-        if self.authority is None:
-            await trust_client.renew(self._target.split(",")[0].strip(), self.trust, self._addresses)
-            return
+        """Renews this host's certificate where the authority is."""
+        assert self.authority is not None
         own, folder = self.trust.identity, self.trust.folder
-        subject = Subject(own.cluster_id, HOST, own.name, tuple(self._addresses), coordinator=True)
+        subject = Subject(own.cluster_id, HOST, own.name, tuple(self.member.addresses), coordinator=True)
         asked = certificates.request((folder / HOST_KEY).read_bytes())
         write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject))
         self.trust.read_again()
+
+    async def _renew_administrators(self, authority: Authority) -> None:
+        """Looks at the end of the administrator's certificate for ever."""
+        while True:
+            try:
+                self._renew_administrator(authority)
+            except (TreecastError, OSError) as error:
+                _log.warning("administrator's certificate is not renewed", reason=error)
+            await asyncio.sleep(_LOOK)
 
     def _renew_administrator(self, authority: Authority) -> None:
         """Renews the administrator's certificate, if it is here and was not expelled."""
@@ -185,7 +143,7 @@ class Secured:
         if not (folder / ADMINISTRATOR_KEY).exists() or not (folder / ADMINISTRATOR_CERTIFICATE).exists():
             return
         found = certificates.identity_of((folder / ADMINISTRATOR_CERTIFICATE).read_bytes())
-        if found.until - time.time() >= _RENEW or not authority.holds(found):
+        if found.until - time.time() >= RENEW_SECONDS or not authority.holds(found):
             return
         asked = certificates.request((folder / ADMINISTRATOR_KEY).read_bytes())
         made = authority.give_own(asked, Subject(found.cluster_id, ADMINISTRATOR, found.name))
@@ -200,7 +158,7 @@ class Secured:
         for what, until in self.ends():
             if until - now < _SOON:
                 days = max(math.floor((until - now) / 86_400), 0)
-                reason = f": {self._not_renewed}" if self._not_renewed else ""
+                reason = f": {self.member.not_renewed}" if self.member.not_renewed else ""
                 found.append(f"{what} ends in {days} days and is not renewed{reason}")
         return [text for text in found if text]
 
@@ -221,10 +179,7 @@ class Secured:
 
     def client(self, target: str) -> CoordinatorClient:
         """Returns the client of the coordinator, which calls by this host's certificate."""
-        cluster_id, secured = self.trust.identity.cluster_id, self.trust.channel_credentials()
-        made = CoordinatorClient(target, None, cluster_id=cluster_id, secured=secured)
-        self.trust.on_renewed.append(lambda: made.use(self.trust.channel_credentials()))
-        return made
+        return self.member.client(target)
 
     def admission(self, state: Callable[[], ClusterState | None]) -> CertifiedAdmission:
         """Returns who may call the coordinator in this daemon. `state`: its present one, which another
@@ -247,32 +202,12 @@ async def join_secured(data: Path, target: str, given: str, name: str, fabric: s
         raise StartError(
             "a one-time join token needs --join HOST:PORT, the control address of the coordinator"
         )
-    back_off, said = BackOff(random.Random(), longest=2.0), False
-    while True:
-        try:
-            token = OneTimeToken.parse(text_of(given))
-            first = target.split(",")[0].strip()
-            joined = await trust_client.join(
-                first, token, name, own_addresses(fabric), data, partial(_keep_users, users)
-            )
-            _log.info("host has a certificate", host=name, cluster=joined.cluster_id)
-            return
-        except TreecastError as error:
-            if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
-                raise StartError(f"--join {target}: {error}") from error
-            if not said:
-                said = True
-                _log.warning(
-                    "waiting for the coordinator", reason=error, advice="check --join and the daemon there"
-                )
-        except OSError as error:
-            raise StartError(f"{make_folder(data)}: {error.strerror}") from error
-        await asyncio.sleep(back_off.pause())
-
-
-def _keep_users(users: Path, joined: Joined) -> None:
-    if joined.users and not users.exists():
-        write_private(users, joined.users.encode())
+    try:
+        await join_patiently(target, text_of(given), name, fabric, data, users)
+    except TreecastError as error:
+        raise StartError(f"--join {target}: {error}") from error
+    except OSError as error:
+        raise StartError(f"{make_folder(data)}: {error.strerror}") from error
 
 
 def refuse_plain(settings: Settings) -> None:
@@ -289,10 +224,3 @@ def refuse_plain(settings: Settings) -> None:
 def is_loopback(address: str) -> bool:
     host = Address.parse(address).host
     return host == "localhost" or host == "::1" or host.startswith("127.")
-
-
-def own_addresses(fabric: str) -> list[str]:
-    """Returns the addresses of a host's certificate but loopback: that of its fabric, if a number."""
-    host = fabric.rpartition(":")[0].strip("[]")
-    is_number = host.replace(".", "").isdigit() or ":" in host
-    return [host] if is_number and host not in ("0.0.0.0", "::", "127.0.0.1", "::1") else []  # nosec B104

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.one_time_token import ONE_TIME
 from treecast.middleware.api.private_file import write_private
 from treecast.middleware.model.errors import TreecastError
 
@@ -15,7 +16,6 @@ from .listeners import StartError
 
 FILE = "join-token"
 CONTROL_FILE = "control-token"
-ONE_TIME = "treecast-once"  # begins each version of `api.one_time_token`
 
 
 def given_token(text: str) -> JoinToken:

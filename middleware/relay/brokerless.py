@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -54,6 +55,9 @@ from .queues.known import Edit, KnownDefinitions
 from .view import ClusterView
 from .view_store import ViewStore, stored_position
 
+if TYPE_CHECKING:
+    from treecast.middleware.api.trust_member import Member
+
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
@@ -86,18 +90,27 @@ class FabricHostSettings(Struct, frozen=True):
     """Settings of a `BrokerlessHost`.
 
     `coordinator`: HOST:PORT of a daemon's control address or of a separate coordinator. `address`: the
-    fabric's, TCP and UDP; port 0 picks a free port.
+    fabric's, TCP and UDP; port 0 picks a free port. `token`: the cluster's; None for a `member` of a secured
+    cluster.
     """
 
     name: str
     data: Path
     coordinator: str
-    token: JoinToken
+    token: JoinToken | None
     address: Address = Address("127.0.0.1", 0)
     fabric: FabricSettings = FabricSettings()
     pubsub: PubSubSettings = PubSubSettings()
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
     events: EventSettings = EventSettings()
+    member: Member | None = None
+
+    @property
+    def cluster_id(self) -> str:
+        if self.member is not None:
+            return self.member.trust.identity.cluster_id
+        assert self.token is not None
+        return self.token.cluster_id
 
 
 class OwnHost(Struct, frozen=True):
@@ -140,6 +153,11 @@ class BrokerlessHost:
         self.fabric_host: FabricHost
         self.definitions: KnownDefinitions
 
+    @property
+    def member(self) -> Member | None:
+        """This host's part in a secured cluster; None in another."""
+        return self._settings.member
+
     async def open(self, prepare: Callable[[], None] | None = None) -> None:
         """Starts the host. Raises TreecastError, or OSError if the port is in use.
 
@@ -148,7 +166,10 @@ class BrokerlessHost:
         even after a failure.
         """
         settings = self._settings
-        directory = DataDirectory.open(settings.data, None, settings.token.cluster_id)
+        if settings.member is not None:
+            self._opened.append(settings.member.close)
+            await settings.member.open(settings.coordinator)
+        directory = DataDirectory.open(settings.data, None, settings.cluster_id)
         self._opened.append(lambda: directory.close(clean=True))
         stream, datagrams = listen_on_one_number(settings.address)
         port = Port(Address(*stream.getsockname()[:2]), stream, datagrams)
@@ -170,7 +191,11 @@ class BrokerlessHost:
         settings, known = self._settings, directory.meta.membership
         if known is not None:
             count_by_clock(directory)
-        client = CoordinatorClient(settings.coordinator, settings.token)
+        client = (
+            settings.member.client(settings.coordinator)
+            if settings.member is not None
+            else CoordinatorClient(settings.coordinator, settings.token)
+        )
         self._opened.append(client.close)
         instance = known.instance if known is not None else secrets.token_hex(16)
         membership = Membership(settings.name, instance, settings.coordinator)
@@ -189,7 +214,7 @@ class BrokerlessHost:
             if known is None or error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                 raise
         host_id = attachment.session.host_id if attachment.attached else directory.meta.host_id
-        directory.join(settings.token.cluster_id, host_id, membership)
+        directory.join(settings.cluster_id, host_id, membership)
         attachment.start()
         return CoordinatorLink(client, attachment, ClusterView(), self._counters.relay)
 
@@ -217,12 +242,14 @@ class BrokerlessHost:
 
     def _compose(self, own: OwnHost, port: Port) -> None:
         settings, link, counters = self._settings, self.link, self._counters
-        endpoint = Endpoint(port, settings.token, ChannelSettings(), settings.fabric)
+        trust = settings.member.trust if settings.member is not None else None
+        token = trust.token if trust is not None else settings.token
+        endpoint = Endpoint(port, token, ChannelSettings(), settings.fabric, trust=trust)
         neighbours = Neighbours(
             endpoint,
             own.host.host_id,
             own.run,
-            settings.token.cluster_id,
+            settings.cluster_id,
             link.view,
             counters,
             own.pubsub.passes,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +15,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from treecast.middleware.control.membership import add_arguments, certified
+from treecast.middleware.control.trees.publishers import Daemons
 from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess
+from treecast.middleware.model.errors import TreecastError
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -254,6 +260,99 @@ def test_a_cluster_that_exists_becomes_a_secured_one(tmp_path: Path) -> None:
             if daemon.running:
                 daemon.stop()
             daemon.clean_up()
+
+
+AGENT = """
+[agent]
+name = "site"
+data = "{data}"
+join = "{join}"
+join_token = "@{token}"
+fabric = "127.0.0.1:0"
+admin = "127.0.0.1:0"
+
+[mosquitto]
+address = "127.0.0.1:1"
+topics = ["sensors/# both 1"]
+"""
+
+
+class AgentProcess:
+    """`treecast agent mosquitto`, whose broker is away."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        words = ["-m", "treecast.middleware.cli", "agent", "mosquitto", "--config", str(self._config)]
+        with self._config.with_suffix(".log").open("a") as log:
+            self._process = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log, text=True)
+
+    def log(self) -> str:
+        return self._config.with_suffix(".log").read_text()
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(LONG)
+
+
+def test_an_agent_is_a_member(cluster: Cluster) -> None:
+    """By a one-time token at its first start, and by its certificate from then on, until it is expelled."""
+    first = cluster.daemons["h1"]
+    token, config = cluster.folder / "once", cluster.folder / "agent.toml"
+    token.write_text(cluster.run("token", "create", "--name", "site"))
+    data = cluster.folder / "agent"
+    config.write_text(AGENT.format(data=data, join=first.control, token=token))
+    agent = AgentProcess(config)
+
+    def connected() -> bool:
+        found = treecast("status", "--json", TREECAST_RUNTIME_DIR=str(first.runtime_dir))
+        hosts = json.loads(found.stdout)["hosts"]
+        return any(one["name"] == "site" and one.get("channel", {}).get("connected") for one in hosts)
+
+    agent.start()
+    try:
+        eventually(connected)
+        assert "site" in cluster.run("hosts", "list")
+        agent.stop()
+        eventually(lambda: not connected())
+        token.unlink()  # it has served
+        agent.start()
+        eventually(connected)
+        cluster.run("hosts", "expel", "site")
+        eventually(lambda: not connected())
+        eventually(lambda: "was expelled from this cluster" in agent.log())
+    finally:
+        agent.stop()
+
+
+def test_a_controller_is_a_member(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Daemons answer its certificate; without one it is refused, and after it was expelled."""
+    first = cluster.daemons["h1"]
+    token = cluster.folder / "once"
+    token.write_text(cluster.run("token", "create", "--name", "trees"))
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    where = ["--data", str(cluster.folder / "trees"), "--join", first.control]
+
+    async def asked(*words: str) -> str:
+        """Returns what a daemon answers whose switches have no trees."""
+        caplog.clear()
+        async with certified(parser.parse_args(words)) as trust:
+            assert await Daemons({"h1": first.control}, 10.0, trust=trust).observed() == {}
+        return caplog.text
+
+    answered, refused = "no trees are laid for this host", "no daemon answers"
+    assert refused in asyncio.run(asked())
+    joining = [*where, "--name", "trees", "--join-token", f"@{token}"]
+    assert answered in asyncio.run(asked(*joining))
+    assert answered in asyncio.run(asked(*where))
+    cluster.run("hosts", "expel", "trees")
+    assert refused in asyncio.run(asked(*where))
+    with pytest.raises(TreecastError, match="needs --join, --name and --join-token"):
+        asyncio.run(asked("--data", str(cluster.folder / "other")))
 
 
 def everything_below(folder: Path) -> bytes:

@@ -15,6 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ..membership import add_arguments, certified
 from .controller import FAULTS, Controller
 from .description import next_run, read
 
@@ -29,9 +30,10 @@ def main() -> int:
         help="the cluster's join token, which daemons on other hosts ask for (default: TREECAST_TOKEN);"
         " a file is read when it is there",
     )
+    add_arguments(parser)
     given = parser.parse_args()
     try:
-        asyncio.run(_serve(given.file, given.token))
+        asyncio.run(_serve(given))
     except FAULTS as error:
         print(f"segments: {error}", file=sys.stderr)
         return 1
@@ -40,11 +42,16 @@ def main() -> int:
     return 0
 
 
-async def _serve(path: Path, token: str) -> None:
+async def _serve(given: argparse.Namespace) -> None:
+    async with certified(given) as trust:
+        await _control(given.file, given.token, trust)
+
+
+async def _control(path: Path, token: str, trust: Path | None) -> None:
     described = read(path)
     described.plan(1)  # before anything is written
     plan = described.plan(next_run(path.parent / described.store))
-    controller = Controller(described, plan, token)
+    controller = Controller(described, plan, token, trust)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from pathlib import Path
 from typing import Final
 
 from treecast.middleware.control.links.probes import Probes
@@ -35,7 +36,8 @@ FAULTS = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotTo
 class Controller:
     """One network's. `run` works until `ended` is set."""
 
-    def __init__(self, described: Described, plan: Plan, token: str) -> None:
+    def __init__(self, described: Described, plan: Plan, token: str, trust: Path | None = None) -> None:
+        """`token` and `trust`: as for `publishers.Daemons`."""
         self._described = described
         self._plan = plan
         self.probes = Probes(plan.network, SidProbes(plan))
@@ -43,7 +45,7 @@ class Controller:
             plan.network.node(name): LastingSession(name, address, plan.run, self.probes.answer)
             for name, address in described.routers.items()
         }
-        self._daemons = Daemons(described.controls(), token)
+        self._daemons = Daemons(described.controls(), token, trust=trust)
         self.manager = SegmentManager(plan, self._sessions, self._daemons, life=described.packet_life)
         self.ended = asyncio.Event()
         self._woken = asyncio.Event()

@@ -41,9 +41,17 @@ def token_of(text: str) -> JoinToken | None:
 
 
 class Daemons:
-    """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's, as in `token_of`."""
+    """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's, as in `token_of`.
+    `trust`: a folder with a certificate instead, in a secured cluster."""
 
-    def __init__(self, addresses: Mapping[str, str], token: str = "", seconds: float = CALL_SECONDS) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        token: str = "",
+        seconds: float = CALL_SECONDS,
+        trust: Path | None = None,
+    ) -> None:
+        self._trust = trust
         self._addresses = addresses
         self._token = token
         self._seconds = seconds
@@ -78,7 +86,7 @@ class Daemons:
 
     def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
         try:
-            with DaemonClient(address, timeout=self._seconds) as client:
+            with DaemonClient(address, timeout=self._seconds, trust=self._trust) as client:
                 return {tuple(sorted(one.hosts)): one.bytes for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
             _log.warning("publisher does not name its receivers", address=address, error=error)
@@ -87,7 +95,7 @@ class Daemons:
     def _tell(self, address: str, version: int, rules: bytes, token: JoinToken | None) -> str:
         """Why it is not used there; empty where it is."""
         try:
-            with DaemonClient(address, timeout=self._seconds, token=token) as client:
+            with DaemonClient(address, timeout=self._seconds, token=token, trust=self._trust) as client:
                 used = client.set_rules(SRV6, version, rules)
         except (TreecastError, Unreachable) as error:
             return str(error)

@@ -22,6 +22,7 @@ from pathlib import Path
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.model.errors import TreecastError
 
+from ..membership import add_arguments, certified
 from .controller import FAULTS, Controller
 from .description import Described, read
 from .probing import NONCE
@@ -39,10 +40,11 @@ def main() -> int:
         default=os.environ.get("TREECAST_TOKEN", ""),
         help="the cluster's join token, which daemons on other hosts ask for (default: TREECAST_TOKEN)",
     )
+    add_arguments(parser)
     given = parser.parse_args()
     try:
         token = _token(given.token) if given.token else None
-        asyncio.run(_serve(given.file, token, once=given.once))
+        asyncio.run(_serve(given, token))
     except (*FAULTS, TreecastError) as error:
         print(f"trees: {error}", file=sys.stderr)
         return 1
@@ -55,13 +57,18 @@ def _token(text: str) -> JoinToken:
     return JoinToken.parse(Path(text[1:]).read_text("utf-8") if text.startswith("@") else text)
 
 
-async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
+async def _serve(given: argparse.Namespace, token: JoinToken | None) -> None:
+    async with certified(given) as trust:
+        await _control(given.file, token, trust, once=given.once)
+
+
+async def _control(path: Path, token: JoinToken | None, trust: Path | None, *, once: bool) -> None:
     described = read(path)
     described.check()  # before anything is written to a switch
     store = FileStore(path.parent / described.store)
 
     def publishers(one: Described) -> Daemons:
-        return Daemons(one.controls(), token=token)
+        return Daemons(one.controls(), token=token, trust=trust)
 
     now = int(time.time())
     controller = Controller(path, described, store, publishers, now=now, nonce=os.urandom(NONCE))

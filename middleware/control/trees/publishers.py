@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.join_token import JoinToken
@@ -29,14 +30,19 @@ class NotAcknowledged(Exception):
 
 class Daemons:
     """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's, as daemons on other
-    hosts take no change without it."""
+    hosts take no change without it. `trust`: a folder with a certificate instead, in a secured cluster."""
 
     def __init__(
-        self, addresses: Mapping[str, str], seconds: float = CALL_SECONDS, token: JoinToken | None = None
+        self,
+        addresses: Mapping[str, str],
+        seconds: float = CALL_SECONDS,
+        token: JoinToken | None = None,
+        trust: Path | None = None,
     ) -> None:
         self._addresses = addresses
         self._seconds = seconds
         self._token = token
+        self._trust = trust
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         rules = write_trees(network, trees)
@@ -59,16 +65,19 @@ class Daemons:
 
     def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
         try:
-            with DaemonClient(address, timeout=self._seconds) as client:
+            with DaemonClient(address, timeout=self._seconds, trust=self._trust) as client:
                 return {tuple(one.hosts): one.packets for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
             _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
 
+    def _client(self, address: str) -> DaemonClient:
+        return DaemonClient(address, timeout=self._seconds, token=self._token, trust=self._trust)
+
     def _tell(self, address: str, version: int, rules: bytes) -> str:
         """Tells a publisher. Returns why it does not use the trees; empty if it does."""
         try:
-            with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
+            with self._client(address) as client:
                 used = client.set_rules(LABELS, version, rules)
         except (TreecastError, Unreachable) as error:
             return str(error)
