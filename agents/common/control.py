@@ -2,7 +2,8 @@
 
 These are two calls of a daemon's service (`proto/treecast/v1/daemon.proto`); all others are refused.
 Everybody who reaches the address may ask for the sets of receivers. Rules are set by calls that the cluster's
-join token has signed, and their answers are sealed by it.
+join token has signed, and their answers are sealed by it. In a secured cluster, which has no such token, the
+address is a Unix socket, for the agent's own user.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from treecast.middleware.relay.ruled_carriers import receiver_sets, set_rules
 
 _STALL_SECONDS: Final = 30.0  # the service has no streams
 _CLOSE_SECONDS: Final = 1.0
+_UNIX: Final = "unix:"
 _ASKS: Final = "ListReceiverSets"
 _ASKS_PATH: Final = next(method.path for method in methods(SERVICE) if method.name == _ASKS)
 
@@ -34,14 +36,18 @@ _ASKS_PATH: Final = next(method.path for method in methods(SERVICE) if method.na
 class ControlServer:
     """The server, from `start` to `close`."""
 
-    def __init__(self, address: str, token: JoinToken, carriers: Carriers) -> None:
-        """`address`: HOST:PORT or unix:PATH. `carriers`: of this host's fabric."""
+    def __init__(
+        self, address: str, token: JoinToken | None, carriers: Carriers, cluster_id: str = ""
+    ) -> None:
+        """`address`: HOST:PORT or unix:PATH. `token` None: of a secured cluster, `cluster_id`, where the
+        address is a Unix socket. `carriers`: of this host's fabric.
+        """
         self.address = address
         self._server = grpc.aio.server(
             options=server_options(0, called_by_hosts=False), maximum_concurrent_rpcs=MAX_CALLS
         )
         self._calls = _RuleCalls(carriers)
-        calls = Calls(SERVICE, self._serving, _Admission(token), time.monotonic, _STALL_SECONDS)
+        calls = Calls(SERVICE, self._serving, _Admission(token, cluster_id), time.monotonic, _STALL_SECONDS)
         self._server.add_generic_rpc_handlers((calls.handler,))
 
     def _serving(self, method: Method) -> Callable[[Any], Any]:
@@ -80,16 +86,24 @@ class _RuleCalls:
 
 
 class _Admission:
-    """Implements `api.calls.Admits`: signatures are needed for all but asking."""
+    """Implements `api.calls.Admits`: signatures are needed for all but asking; without a token, to be the
+    agent's own user."""
 
-    def __init__(self, token: JoinToken) -> None:
-        self._signed = Admission(token.cluster_id, token, secrets.token_bytes(16))
+    def __init__(self, token: JoinToken | None, cluster_id: str) -> None:
+        cluster = token.cluster_id if token is not None else cluster_id
+        self._signed = Admission(cluster, token, secrets.token_bytes(16))
+        self._secured = token is None
 
     def trusts(self, metadata: Mapping[str, str], peer: str) -> bool:
         return self._signed.trusts(metadata, peer)
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
-        if AUTH_KEY in metadata:
+        if self._secured:
+            if not peer.startswith(_UNIX):
+                raise Refused(
+                    Fault.POLICY_VIOLATION, "this cluster is secured: call the Unix socket", "unsigned"
+                )
+        elif AUTH_KEY in metadata:
             self._signed.admit(metadata, method, body, now)
         elif method != _ASKS_PATH:
             raise Refused(

@@ -60,7 +60,7 @@ class SiteLife:
         agent = self.settings
         if host is not None and isinstance(agent, AgentSettings) and (target := agent.control_target):
             carriers = host.fabric_host.neighbours.fabric.carriers
-            self.control = ControlServer(target, agent.token, carriers)
+            self.control = ControlServer(target, agent.token, carriers, agent.cluster_id)
             await self.control.start()
 
     async def close(self) -> None:

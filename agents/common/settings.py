@@ -52,7 +52,8 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
     first start. `fabric`: where other hosts reach this one, UDP and TCP. `spool_bytes`:
     what may wait here for other sites, and again what may wait here for the broker; beyond it nothing more is
     taken, and the broker and the other sites keep their messages. It also takes as much memory, twice.
-    `carrier`: as of a daemon. `control`: where a network controller asks for receivers and sets rules.
+    `carrier`: as of a daemon. `control`: where a network controller asks for receivers and sets rules; in a
+    secured cluster a Unix socket.
     """
 
     join: str
@@ -113,6 +114,8 @@ class AgentSettings(SiteSettings, frozen=True, forbid_unknown_fields=True, kw_on
         """HOST:PORT or unix:PATH; empty: none. Raises SettingsError."""
         if self.control == OFF or self.control.startswith(UNIX):
             return self.control.removeprefix(OFF)
+        if self.is_secured or self.one_time:
+            raise SettingsError("agent.control: in a secured cluster it is a Unix socket: unix:PATH")
         return str(address_of(self.control, "agent.control"))
 
     @property

@@ -16,43 +16,61 @@ ANY: Final = ""  # each tag: shows what the user may see, of itself and of its v
 PERMISSIONS: Final = "permissions"  # each tag, and permissions in the virtual host for what is done
 OWN: Final = "own"  # each tag for the user's own connections, administrator for those of others
 
-# By the name of the method that answers
+# By the part that answers and its method, as in `management.CALLS`
 NEEDED: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(
         (
-            *("overview", "whoami", "auth", "cluster_name", "nothing", "healthy", "alarms", "local_alarms"),
-            *("certificate_expiration", "port_listener", "protocol_listener"),
-            *("vhosts", "vhost", "connections", "channels", "connections_of_user", "connection"),
-            *("channels_of", "channel", "consumers", "exchanges", "exchange", "queues", "queue"),
-            *("bindings", "binding", "bindings_from", "bindings_to_exchange", "bindings_to_queue"),
-            "bindings_between",
+            *("cluster.overview", "cluster.whoami", "cluster.auth", "cluster.name"),
+            *("absent.nothing",),
+            *("vhosts.every", "vhosts.one"),
+            *("connections.every", "connections.channels", "connections.of_user", "connections.one"),
+            *("connections.channels_of", "connections.channel", "connections.consumers"),
+            *("exchanges.every", "exchanges.one"),
+            *("bindings.from_exchange", "bindings.to_exchange", "bindings.to_queue", "bindings.every"),
+            *("bindings.between", "bindings.one"),
+            *("queues.every", "queues.one"),
+            *("health.healthy", "health.alarms", "health.local_alarms", "health.certificate_expiration"),
+            *("health.port_listener", "health.protocol_listener"),
         ),
         ANY,
     )
     | dict.fromkeys(
         (
-            *("put_exchange", "delete_exchange", "put_queue", "delete_queue", "purge_queue"),
-            *("publish", "get", "bind", "unbind"),
+            *("exchanges.put", "exchanges.delete"),
+            *("messages.publish", "messages.get"),
+            *("queues.put", "queues.delete", "queues.purge"),
+            *("bindings.bind", "bindings.unbind"),
         ),
         PERMISSIONS,
     )
-    | dict.fromkeys(("close_connection", "close_connections_of_user"), OWN)
-    | dict.fromkeys(("nodes", "node"), MONITORING)
+    | dict.fromkeys(
+        (*("connections.close_of_user", "connections.close"),),
+        OWN,
+    )
+    | dict.fromkeys(
+        (*("cluster.nodes", "cluster.node"),),
+        MONITORING,
+    )
     | dict.fromkeys(
         (
-            *("definitions", "global_parameters", "global_parameter"),  # definitions of all hosts: more
-            *("policies", "policy", "put_policy", "delete_policy", "operator_policies", "operator_policy"),
+            *("definitions.export",),
+            *("policies.every", "policies.one", "policies.put", "policies.delete"),
+            *("operator_policies.every", "operator_policies.one"),
+            *("cluster.parameters", "cluster.parameter"),
         ),
         POLICYMAKER,
     )
     | dict.fromkeys(
         (
-            *("put_cluster_name", "post_definitions", "put_vhost", "delete_vhost", "rebalance"),
-            *("list_users", "users_without_permissions", "user", "put_user", "delete_user", "delete_users"),
-            *("permissions", "permission", "put_permission", "delete_permission"),
-            *("topic_permissions", "put_topic_permission", "delete_topic_permission"),
-            *("put_operator_policy", "delete_operator_policy", "put_limit", "delete_limit"),
-            *("put_global_parameter", "delete_global_parameter"),
+            *("cluster.put_name", "cluster.put_parameter", "cluster.delete_parameter"),
+            *("definitions.load",),
+            *("users.every", "users.without_permissions", "users.delete_many", "users.one"),
+            *("users.put", "users.delete"),
+            *("permissions.every", "permissions.topics", "permissions.one", "permissions.put"),
+            *("permissions.delete", "permissions.put_topic", "permissions.delete_topic"),
+            *("vhosts.put", "vhosts.delete"),
+            *("operator_policies.put", "operator_policies.delete"),
+            *("absent.put_limit", "absent.delete_limit", "absent.rebalance"),
         ),
         ADMINISTRATOR,
     )

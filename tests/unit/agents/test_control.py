@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from treecast.agents.common.control import ControlServer
 from treecast.agents.common.settings import AgentSettings, SettingsError
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.join_token import new_token
+from treecast.middleware.api.one_time_token import OneTimeToken
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.fabric.carriers.registry import Carriers
 from treecast.middleware.fabric.carriers.srv6 import Srv6
@@ -120,3 +122,37 @@ def test_carriers_of_the_settings(tmp_path: Path) -> None:
 def test_carriers_that_do_not_fit_are_refused(tmp_path: Path, carrier: str) -> None:
     with pytest.raises(SettingsError, match=r"agent\.carrier"):
         settings(tmp_path, carrier).check()
+
+
+def test_in_a_secured_cluster_it_is_a_unix_socket(tmp_path: Path) -> None:
+    """Whoever reaches it is the agent's own user, and needs no token; by TCP nobody is answered."""
+    carriers, carrier = srv6()
+
+    async def run(address: str) -> int:
+        server = ControlServer(address, None, carriers, "cluster")
+        await server.start()
+        try:
+            return await asyncio.to_thread(tell, server.address)
+        finally:
+            await server.close()
+
+    def tell(address: str) -> int:
+        with DaemonClient(address) as client:
+            client.list_receiver_sets()
+            return client.set_rules("srv6", 3, RULES)
+
+    assert asyncio.run(run(f"unix:{tmp_path / 'control'}")) == 3
+    assert carrier.version == 3
+    with pytest.raises(TreecastError, match="this cluster is secured"):
+        asyncio.run(run("127.0.0.1:0"))
+
+
+def test_a_secured_agent_names_no_tcp_address(tmp_path: Path) -> None:
+    once = OneTimeToken(bytes(8), bytes(16), bytes(32)).format()
+    settings = AgentSettings(
+        name="a", data=str(tmp_path), join="10.0.0.1:7671", join_token=once, control="127.0.0.1:7691"
+    )
+    assert settings.one_time == once
+    with pytest.raises(SettingsError, match="a Unix socket"):
+        settings.check()
+    msgspec.structs.replace(settings, control="unix:/run/a").check()
