@@ -159,12 +159,12 @@ class Daemon:
         if self._joining is None:
             _log.warning("telemetry is off on a host alone", advice="start with --fabric HOST:PORT")
             return
-        from .telemetry import JoinedCounting, Reporter, Telemetry  # here, since few hosts write any
+        from .telemetry import Hashing, JoinedCounting, Reporter, Telemetry  # here, since few hosts write any
 
-        key = self._joining.token.derive("telemetry") if names is TelemetryNames.HASHED else b""
-        counting = JoinedCounting(self._joining)
+        hashing = Hashing(self._joining.token.derive("telemetry"), names is TelemetryNames.HASHED)
+        counting = JoinedCounting(self._joining, broker.pubsub.hub)
         run, zone = self._joining.directory.run, self.settings.zone
-        reporter = Reporter(self.settings.name, run, counting, time.time(), key, zone)
+        reporter = Reporter(self.settings.name, run, counting, time.time(), hashing, zone)
         seconds = self.settings.telemetry_interval_ms / 1000
         self._telemetry = Telemetry(broker.cluster, reporter, seconds, counting.leads)
         self._telemetry.start()

@@ -415,9 +415,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: Annotated[
         TelemetryNames,
         Meta(
-            description="whether this host writes what it sends to other hosts into the topic"
-            " _treecast.telemetry.sends, for `treecast pipeline`; hashed: names of streams are hashed with a"
-            " key of the cluster, names of hosts stay"
+            description="whether this host writes what it sends to other hosts, and what filters of its"
+            " subscriptions judge, into the topic _treecast.telemetry.sends, for `treecast pipeline`; hashed:"
+            " names of streams, patterns and filters are hashed with a key of the cluster, names of hosts"
+            " stay; ids of clients are always hashed"
         ),
     ] = TelemetryNames.OFF
     telemetry_interval_ms: Annotated[int, _milliseconds("the interval of telemetry records", 100)] = 10_000

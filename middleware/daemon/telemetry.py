@@ -14,15 +14,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.broker import Cluster, NewTopic, Topic
+from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.fabric.carriers.labels import Labels
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.filter_tally import ChangesTaken, FiltersTaken, SubscriptionTally
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Record
-from treecast.middleware.model.tally import Growth, Hosts, Moved, Pair, SetCount, Standing, Taken, Tally
+from treecast.middleware.model.tally import (
+    STREAMS,
+    Growth,
+    Hosts,
+    Moved,
+    Pair,
+    SetCount,
+    Standing,
+    Taken,
+    Tally,
+)
 from treecast.middleware.model.topics import OWN_PREFIX
 from treecast.middleware.wire.record_batch import build_batch
 
@@ -33,6 +47,10 @@ _log = Log(__name__)
 WAITING: Final = 30  # intervals that wait for a leader; then the oldest are lost
 _APPEND_SECONDS: Final = 30.0
 _MICRO: Final = 1_000_000
+_AGAIN: Final = frozenset({"repair", "replay"})
+
+Sent = tuple[str, str]  # stream, carrier
+Again = tuple[int, int]  # packets, bytes
 
 
 class Counting(Protocol):
@@ -46,20 +64,52 @@ class Counting(Protocol):
         """Yields the present accounts by names of stream and receiver."""
         ...
 
+    def filters(self) -> tuple[FiltersTaken, Callable[[int], str]]:
+        """Returns what filters of subscriptions have judged since the last call, and how hosts are named."""
+        ...
 
-class Reporter:
-    """The intervals of one run of a host, from 1. `key`: hashes names of streams; empty: they stay. `zone`:
-    of the host; empty: none.
+    def changes(self) -> ChangesTaken:
+        """Returns the changes of subscriptions since the last call."""
+        ...
+
+    def sent_again(self) -> Iterable[tuple[Sent, Again]]:
+        """Yields what each stream has sent again by each carrier since it began."""
+        ...
+
+
+class Hashing(Struct, frozen=True):
+    """`key`: of the cluster, hashes ids of clients. `all`: it hashes names of streams, topics and filters
+    too.
     """
 
+    key: bytes = b"treecast"
+    all: bool = False
+
+    def client(self, name: str) -> str:
+        return topics.hashed(name, self.key)
+
+    def text(self, text: str) -> str:
+        return topics.hashed(text, self.key) if self.all and text else text
+
+
+class Reporter:
+    """The intervals of one run of a host, from 1. `zone`: of the host; empty: none."""
+
     def __init__(
-        self, host: str, boot: int, counting: Counting, now: float, key: bytes = b"", zone: str = ""
+        self,
+        host: str,
+        boot: int,
+        counting: Counting,
+        now: float,
+        hashing: Hashing = Hashing(),  # noqa: B008  # it cannot be changed
+        zone: str = "",
     ) -> None:
         self._host = host
         self._zone = zone
         self._boot = boot
         self._counting = counting
-        self._key = key
+        self._hashing = hashing
+        self._again: dict[Sent, Again] = dict(counting.sent_again())
         self._growth = Growth()
         self._growth.take(counting.accounts())
         self._seq = 0
@@ -86,6 +136,9 @@ class Reporter:
             sets = (_sent(carrier, names(hosts), count) for hosts, count in taken.sets)
             message.sets.extend(one for one in sets if one.receivers)
         self._add(message, self._growth.take(self._counting.accounts()))
+        self._add_filters(message)
+        self._add_changes(message)
+        self._add_repairs(message)
         return Record(self._host.encode(), topics.encode(message), (), int(now * 1000))
 
     def _add(self, message: pb.TelemetryInterval, moved: Moved) -> None:
@@ -93,12 +146,55 @@ class Reporter:
         message.records_left_out = moved.records_left_out
         for (stream, receiver), one in moved.pairs:
             message.streams.add(
-                stream=topics.hashed(stream, self._key) if self._key else stream,
+                stream=self._hashing.text(stream),
                 receiver=receiver,
                 addressed=one.addressed,
                 received=one.received,
                 filtered=one.filtered,
                 lost=one.lost,
+                repaired=one.repaired,
+                replayed=one.replayed,
+            )
+
+    def _add_filters(self, message: pb.TelemetryInterval) -> None:
+        taken, named = self._counting.filters()
+        message.filters_sampled = taken.sampled
+        for origin, wishes, count in taken.counts:
+            one = message.filters.add(
+                origin=named(origin) if origin else self._host,
+                count=wishes.count,
+                open=wishes.open,
+                messages=count.messages,
+                passed=count.passed,
+                bytes=count.size,
+                passed_bytes=count.passed_size,
+                cpu_us=count.nanoseconds // 1000,
+            )
+            for pattern, text in wishes.listed:
+                one.wishes.add(pattern=self._hashing.text(pattern), filter=self._hashing.text(text))
+
+    def _add_changes(self, message: pb.TelemetryInterval) -> None:
+        taken = self._counting.changes()
+        message.changes_left_out = taken.left_out
+        for one in taken.listed:
+            message.changes.add(
+                client=self._hashing.client(one.client),
+                begun=one.begun,
+                pattern=self._hashing.text(one.pattern),
+                filter=self._hashing.text(one.filter),
+            )
+
+    def _add_repairs(self, message: pb.TelemetryInterval) -> None:
+        """Adds what was sent again: the streams with most bytes."""
+        before, self._again = self._again, dict(self._counting.sent_again())
+        grown = []
+        for sent, now in self._again.items():
+            packets, size = before.get(sent, (0, 0))
+            if now[1] > size:
+                grown.append((size - now[1], sent, now[0] - packets))
+        for negative, (stream, carrier), packets in sorted(grown)[:STREAMS]:
+            message.repairs.add(
+                stream=self._hashing.text(stream), carrier=carrier, packets=packets, bytes=-negative
             )
 
 
@@ -119,10 +215,13 @@ def _sent(carrier: str, receivers: list[str], count: SetCount) -> pb.SentSet:
 
 
 class JoinedCounting:
-    """`Counting` of a joined host: its label carrier, and the accounts of its streams."""
+    """`Counting` of a joined host: its label carrier, the accounts of its streams, and the subscriptions of
+    its clients.
+    """
 
-    def __init__(self, joining: Joining) -> None:
+    def __init__(self, joining: Joining, hub: PubSub) -> None:
         self._joining = joining
+        self._tally = hub.tally = SubscriptionTally(time.perf_counter_ns)
         self._labels = [one for one in joining.relay.neighbours.fabric.carriers if isinstance(one, Labels)]
         for carrier in self._labels:
             carrier.tally = Tally()
@@ -140,6 +239,18 @@ class JoinedCounting:
         for name, rows in events.sending.accounts.resting() if events is not None else ():
             yield from self._named(name, rows.items())
 
+    def filters(self) -> tuple[FiltersTaken, Callable[[int], str]]:
+        return self._tally.filters.take(), self._name
+
+    def changes(self) -> ChangesTaken:
+        return self._tally.changes.take()
+
+    def sent_again(self) -> Iterator[tuple[Sent, Again]]:
+        for origin in self._joining.relay.neighbours.fabric.origins():
+            for one in origin.sent():
+                if one.purpose in _AGAIN and one.size:
+                    yield (origin.name, one.carrier), (one.packets, one.size)
+
     def leads(self, index: int) -> bool:
         """Returns whether this host leads a partition of the topic of intervals."""
         leader = self._joining.link.view.leader(topics.SENDS, index)
@@ -147,13 +258,17 @@ class JoinedCounting:
 
     def _named(self, stream: str, rows: Iterable[tuple[int, Row]]) -> Iterator[tuple[Pair, Standing]]:
         for host, row in rows:
-            known = self._joining.link.view.host(host)
-            yield (stream, known.name if known is not None else f"host {host}"), _standing(row)
+            yield (stream, self._name(host)), _standing(row)
+
+    def _name(self, host: int) -> str:
+        known = self._joining.link.view.host(host)
+        return known.name if known is not None else f"host {host}"
 
 
 def _standing(row: Row) -> Standing:
     lost = sum(row.expired.values()) + sum(row.refused.values())
-    return Standing(row.addressed, row.live + row.repaired + row.replayed, row.filtered, lost)
+    received = row.live + row.repaired + row.replayed
+    return Standing(row.addressed, received, row.filtered, lost, row.repaired, row.replayed)
 
 
 class Telemetry:

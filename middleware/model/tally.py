@@ -92,12 +92,14 @@ class Tally:
 
 
 class Standing(Struct, frozen=True):
-    """Records of a stream for a receiver since the account began."""
+    """Records of a stream for a receiver since the account began. `repaired`, `replayed`: of `received`."""
 
     addressed: int = 0
     received: int = 0
     filtered: int = 0
     lost: int = 0
+    repaired: int = 0
+    replayed: int = 0
 
     def plus(self, other: Standing) -> Standing:
         return Standing(
@@ -105,6 +107,8 @@ class Standing(Struct, frozen=True):
             self.received + other.received,
             self.filtered + other.filtered,
             self.lost + other.lost,
+            self.repaired + other.repaired,
+            self.replayed + other.replayed,
         )
 
     def since(self, before: Standing) -> Standing:
@@ -116,6 +120,8 @@ class Standing(Struct, frozen=True):
             max(0, self.received - before.received),
             max(0, self.filtered - before.filtered),
             max(0, self.lost - before.lost),
+            max(0, self.repaired - before.repaired),
+            max(0, self.replayed - before.replayed),
         )
 
     @property

@@ -19,6 +19,7 @@ from treecast.middleware.control.trees.store import AdviceFile, MemoryStore
 from treecast.middleware.daemon.telemetry import Reporter
 from treecast.middleware.evaluation.label_network import LabelNetwork
 from treecast.middleware.fabric.carriers.labels import Labels
+from treecast.middleware.model.filter_tally import ChangesTaken, FiltersTaken, FilterTally
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.tally import Hosts, Pair, Standing, Taken, Tally
 from treecast.middleware.routing.network import Network
@@ -32,11 +33,12 @@ NETWORK: Final = "demo"
 INTERVALS: Final = 3  # per round
 
 
-class _Counting:
-    """`daemon.telemetry.Counting` of a label carrier in the emulator."""
+class Counting:
+    """`daemon.telemetry.Counting` of a label carrier in the emulator. `filters_here`: what filters judge."""
 
     def __init__(self, carrier: Labels) -> None:
         self._carrier = carrier
+        self.filters_here = FilterTally(lambda: 0)
         carrier.tally = Tally()
 
     def taken(self) -> Iterator[tuple[str, Taken, Callable[[Hosts], list[str]]]]:
@@ -44,6 +46,15 @@ class _Counting:
         yield self._carrier.name, self._carrier.tally.take(), self._carrier.names
 
     def accounts(self) -> Iterator[tuple[Pair, Standing]]:
+        return iter(())
+
+    def filters(self) -> tuple[FiltersTaken, Callable[[int], str]]:
+        return self.filters_here.take(), lambda host: self._carrier.names((host,))[0]
+
+    def changes(self) -> ChangesTaken:
+        return ChangesTaken()
+
+    def sent_again(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
         return iter(())
 
 
@@ -56,7 +67,7 @@ class EmulatedHosts:
         began = time.time()
         carriers = self.cloud.carriers.items()
         self._reporters = [
-            Reporter(network.names[host], 1, _Counting(carrier), began) for host, carrier in carriers
+            Reporter(network.names[host], 1, Counting(carrier), began) for host, carrier in carriers
         ]
         self.manager = TreeManager(
             network,

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TelemetryInterval(_message.Message):
-    __slots__ = ("v", "host", "boot", "seq", "from_us", "to_us", "sampled", "packets", "bytes", "sets", "streams", "streams_left_out", "records_left_out", "zone")
+    __slots__ = ("v", "host", "boot", "seq", "from_us", "to_us", "sampled", "packets", "bytes", "sets", "streams", "streams_left_out", "records_left_out", "zone", "filters", "filters_sampled", "changes", "changes_left_out", "repairs")
     V_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,11 @@ class TelemetryInterval(_message.Message):
     STREAMS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_SAMPLED_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    REPAIRS_FIELD_NUMBER: _ClassVar[int]
     v: int
     host: str
     boot: int
@@ -36,7 +41,12 @@ class TelemetryInterval(_message.Message):
     streams_left_out: int
     records_left_out: int
     zone: str
-    def __init__(self, v: _Optional[int] = ..., host: _Optional[str] = ..., boot: _Optional[int] = ..., seq: _Optional[int] = ..., from_us: _Optional[int] = ..., to_us: _Optional[int] = ..., sampled: _Optional[float] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[SentSet, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamDelta, _Mapping]]] = ..., streams_left_out: _Optional[int] = ..., records_left_out: _Optional[int] = ..., zone: _Optional[str] = ...) -> None: ...
+    filters: _containers.RepeatedCompositeFieldContainer[FilterDelta]
+    filters_sampled: float
+    changes: _containers.RepeatedCompositeFieldContainer[SubscriptionChange]
+    changes_left_out: int
+    repairs: _containers.RepeatedCompositeFieldContainer[RepairDelta]
+    def __init__(self, v: _Optional[int] = ..., host: _Optional[str] = ..., boot: _Optional[int] = ..., seq: _Optional[int] = ..., from_us: _Optional[int] = ..., to_us: _Optional[int] = ..., sampled: _Optional[float] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[SentSet, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[StreamDelta, _Mapping]]] = ..., streams_left_out: _Optional[int] = ..., records_left_out: _Optional[int] = ..., zone: _Optional[str] = ..., filters: _Optional[_Iterable[_Union[FilterDelta, _Mapping]]] = ..., filters_sampled: _Optional[float] = ..., changes: _Optional[_Iterable[_Union[SubscriptionChange, _Mapping]]] = ..., changes_left_out: _Optional[int] = ..., repairs: _Optional[_Iterable[_Union[RepairDelta, _Mapping]]] = ...) -> None: ...
 
 class SentSet(_message.Message):
     __slots__ = ("carrier", "receivers", "packets", "bytes", "header_bytes", "hop_labels", "stop_labels", "tree_labels", "rule_version", "trees")
@@ -63,20 +73,78 @@ class SentSet(_message.Message):
     def __init__(self, carrier: _Optional[str] = ..., receivers: _Optional[_Iterable[str]] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., header_bytes: _Optional[int] = ..., hop_labels: _Optional[int] = ..., stop_labels: _Optional[int] = ..., tree_labels: _Optional[int] = ..., rule_version: _Optional[int] = ..., trees: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StreamDelta(_message.Message):
-    __slots__ = ("stream", "receiver", "addressed", "received", "filtered", "lost")
+    __slots__ = ("stream", "receiver", "addressed", "received", "filtered", "lost", "repaired", "replayed")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
     ADDRESSED_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     FILTERED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
     stream: str
     receiver: str
     addressed: int
     received: int
     filtered: int
     lost: int
-    def __init__(self, stream: _Optional[str] = ..., receiver: _Optional[str] = ..., addressed: _Optional[int] = ..., received: _Optional[int] = ..., filtered: _Optional[int] = ..., lost: _Optional[int] = ...) -> None: ...
+    repaired: int
+    replayed: int
+    def __init__(self, stream: _Optional[str] = ..., receiver: _Optional[str] = ..., addressed: _Optional[int] = ..., received: _Optional[int] = ..., filtered: _Optional[int] = ..., lost: _Optional[int] = ..., repaired: _Optional[int] = ..., replayed: _Optional[int] = ...) -> None: ...
+
+class FilterDelta(_message.Message):
+    __slots__ = ("origin", "wishes", "count", "open", "messages", "passed", "bytes", "passed_bytes", "cpu_us")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    PASSED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    origin: str
+    wishes: _containers.RepeatedCompositeFieldContainer[FilteredWish]
+    count: int
+    open: bool
+    messages: int
+    passed: int
+    bytes: int
+    passed_bytes: int
+    cpu_us: int
+    def __init__(self, origin: _Optional[str] = ..., wishes: _Optional[_Iterable[_Union[FilteredWish, _Mapping]]] = ..., count: _Optional[int] = ..., open: _Optional[bool] = ..., messages: _Optional[int] = ..., passed: _Optional[int] = ..., bytes: _Optional[int] = ..., passed_bytes: _Optional[int] = ..., cpu_us: _Optional[int] = ...) -> None: ...
+
+class FilteredWish(_message.Message):
+    __slots__ = ("pattern", "filter")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    filter: str
+    def __init__(self, pattern: _Optional[str] = ..., filter: _Optional[str] = ...) -> None: ...
+
+class SubscriptionChange(_message.Message):
+    __slots__ = ("client", "begun", "pattern", "filter")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    client: str
+    begun: bool
+    pattern: str
+    filter: str
+    def __init__(self, client: _Optional[str] = ..., begun: _Optional[bool] = ..., pattern: _Optional[str] = ..., filter: _Optional[str] = ...) -> None: ...
+
+class RepairDelta(_message.Message):
+    __slots__ = ("stream", "carrier", "packets", "bytes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    PACKETS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    carrier: str
+    packets: int
+    bytes: int
+    def __init__(self, stream: _Optional[str] = ..., carrier: _Optional[str] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class NetworkTopology(_message.Message):
     __slots__ = ("v", "network", "version", "names", "hosts", "ends", "rule_limit", "rule_version", "trees", "ts", "strategy")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.filter_tally import SubscriptionTally
 from treecast.middleware.model.wishes import ContentFilter, Wish
 
 from .journal import Journal
@@ -38,6 +39,7 @@ class PubSub:
         self.clock = Stamps()
         self.shares = SharedGroups(settings, counters, self.routes, self.clock)
         self.reach = self.shares.reach
+        self.tally: SubscriptionTally | None = None  # of telemetry; None: off
         self._wishes: dict[Wish, int] = {}  # number of subscriptions
         self._foreign = 0
 
@@ -111,9 +113,9 @@ class PubSub:
         if subscription.subscriber.foreign:
             self._foreign += new
         elif before is None or before.content != subscription.content:
-            self._want(filter, subscription.content, 1)
+            self._want(filter, subscription.content, 1, subscription.subscriber)
             if before is not None:
-                self._want(filter, before.content, -1)
+                self._want(filter, before.content, -1, subscription.subscriber)
         return new
 
     def unsubscribe(self, subscriber: Subscriber, filter: bytes) -> bool:
@@ -124,11 +126,16 @@ class PubSub:
         if subscriber.foreign:
             self._foreign -= 1
         else:
-            self._want(filter, before.content, -1)
+            self._want(filter, before.content, -1, subscriber)
         return True
 
-    def _want(self, filter: bytes, content: ContentFilter | None, change: int) -> None:
+    def _want(
+        self, filter: bytes, content: ContentFilter | None, change: int, subscriber: Subscriber
+    ) -> None:
         wish = Wish.of_mqtt(filter, content)
+        if self.tally is not None:
+            text = content.text if content is not None else ""
+            self.tally.changes.add(subscriber.name, change > 0, filter.decode(), text)
         count = self._wishes.get(wish, 0) + change
         if count:
             self._wishes[wish] = count
@@ -170,7 +177,7 @@ class PubSub:
 
     def _hand_out(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         count = 0
-        direct = targets.passing(message).direct if targets.filtered else targets.direct
+        direct = targets.judged(message, self.tally) if targets.filtered else targets.direct
         for target in direct:
             if target.no_local and target.subscriber is publisher:
                 local = target.local

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from treecast.middleware.model.errors import Fault
+from treecast.middleware.model.filter_tally import SubscriptionTally, Wishes, wishes_of
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.wishes import ContentFilter, Wish
 from treecast.middleware.wire.mqtt_headers import headers_of
@@ -110,6 +111,40 @@ class Targets:
             if target.parts is not None:
                 self.filtered = True
         self.apart = not groups and not self.filtered
+        self._wishes: Wishes | None = None
+
+    def judged(self, message: Message, tally: SubscriptionTally | None) -> list[Target]:
+        """Returns the targets whose filters a message passes, and counts what these did."""
+        if tally is None:
+            return self.passing(message).direct
+        began = tally.filters.began()
+        found = self.passing(message).direct
+        wanted = bool(self.groups)
+        for target in found:
+            wanted = wanted or not target.subscriber.foreign
+        tally.filters.judged(tally.origin, self.wishes, message.size, wanted, began)
+        return found
+
+    @property
+    def wishes(self) -> Wishes:
+        """The filters of this host's clients on the topic."""
+        found = self._wishes
+        if found is None:
+            found = self._wishes = self._filters()
+        return found
+
+    def _filters(self) -> Wishes:
+        listed: set[tuple[str, str]] = set()
+        open = bool(self.groups)
+        for target in self.direct:
+            if target.subscriber.foreign:
+                continue
+            open = open or target.parts is None
+            for one in target.parts or ():
+                open = open or one.content is None
+                if one.content is not None:
+                    listed.add((one.filter.decode(), one.content.text))
+        return wishes_of(listed, open)
 
     def passing(self, message: Message) -> Targets:
         """Returns the targets of one message."""

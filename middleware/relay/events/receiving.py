@@ -161,8 +161,15 @@ class Receiving:
         self._hub.clock.wall = self._clock()
         self._taken[stream] = None
         self._turn.ask(self)
-        for delivery in deliveries:
-            self._publish_all(stream, delivery.message.payload)
+        tally = self._hub.tally
+        if tally is not None:
+            tally.origin = stream.host
+        try:
+            for delivery in deliveries:
+                self._publish_all(stream, delivery.message.payload)
+        finally:
+            if tally is not None:
+                tally.origin = 0
 
     def _publish_all(self, stream: Received, payload: bytes) -> None:
         try:

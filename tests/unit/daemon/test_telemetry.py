@@ -12,12 +12,20 @@ import pytest
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
-from treecast.middleware.broker import Cluster, Isolation, NewTopic
+from treecast.middleware.broker import Cluster, Isolation, NewTopic, content_filter
+from treecast.middleware.broker.pubsub import Message, Subscriber, Subscription, Target
 from treecast.middleware.daemon.daemon import Daemon
 from treecast.middleware.daemon.settings import Settings, TelemetryNames
-from treecast.middleware.daemon.telemetry import WAITING, Reporter, Telemetry
+from treecast.middleware.daemon.telemetry import WAITING, Hashing, Reporter, Telemetry
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.filter_tally import (
+    ChangesTaken,
+    ChangeTally,
+    FiltersTaken,
+    FilterTally,
+    wishes_of,
+)
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.tally import Header, Hosts, Pair, Standing, Taken, Tally
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
@@ -33,12 +41,23 @@ class Counted:
     def __init__(self) -> None:
         self.tally = Tally(4)
         self.standing: dict[Pair, Standing] = {}
+        self.filter_tally, self.change_tally = FilterTally(lambda: 0), ChangeTally(2)
+        self.again: dict[tuple[str, str], tuple[int, int]] = {}
 
     def taken(self) -> Iterator[tuple[str, Taken, Callable[[Hosts], list[str]]]]:
         yield "labels", self.tally.take(), lambda hosts: [f"h{host}" for host in hosts]
 
     def accounts(self) -> Iterator[tuple[Pair, Standing]]:
         yield from self.standing.items()
+
+    def filters(self) -> tuple[FiltersTaken, Callable[[int], str]]:
+        return self.filter_tally.take(), lambda host: f"h{host}"
+
+    def changes(self) -> ChangesTaken:
+        return self.change_tally.take()
+
+    def sent_again(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
+        yield from self.again.items()
 
 
 def read(record: Record) -> pb.TelemetryInterval:
@@ -80,7 +99,7 @@ def test_an_interval_as_a_record() -> None:
 
 def test_names_are_hashed_with_a_key_and_samples_say_their_share() -> None:
     counted = Counted()
-    reporter = Reporter("a", 1, counted, 0.0, key=b"k" * 32)
+    reporter = Reporter("a", 1, counted, 0.0, Hashing(b"k" * 32, True))
     counted.standing["secret", "b"] = Standing(5, 5)
     for host in range(64):
         counted.tally.add((host,), 1, 10, HEADER)
@@ -90,6 +109,34 @@ def test_names_are_hashed_with_a_key_and_samples_say_their_share() -> None:
     assert found.sampled < 1.0
     assert len(found.sets) <= 4
     assert found.packets == 64
+
+
+def test_filters_changes_and_repairs_of_an_interval() -> None:
+    counted = Counted()
+    counted.again["orders-0", "udp"] = (3, 300)  # of an earlier run
+    reporter = Reporter("a", 7, counted, 100.0, Hashing(b"k" * 32))
+    wishes = wishes_of({("t/+", "a > 3"), ("t/x", "b == 1")}, False)
+    for passed in (True, False, False):
+        counted.filter_tally.judged(2, wishes, 10, passed, 0)
+    counted.filter_tally.judged(0, wishes, 10, True, 0)
+    for client in ("me", "you", "he"):
+        counted.change_tally.add(client, client != "you", "t/+", "a > 3")
+    counted.again["orders-0", "udp"] = (5, 450)
+    first, second = read(reporter.record(110.0)), read(reporter.record(120.0))
+    here, other = first.filters
+    assert (here.origin, here.messages, here.passed) == ("a", 1, 1)
+    assert (other.origin, other.messages, other.passed, other.bytes) == ("h2", 3, 1, 30)
+    assert (other.passed_bytes, other.count, other.open) == (10, 2, False)
+    assert [(one.pattern, one.filter) for one in other.wishes] == [("t/+", "a > 3"), ("t/x", "b == 1")]
+    hashed = topics.hashed("me", b"k" * 32)  # also where names are plain: an id may be a person's
+    assert [(one.client, one.begun) for one in first.changes] == [
+        (hashed, True),
+        (topics.hashed("you", b"k" * 32), False),
+    ]
+    assert first.changes_left_out == 1
+    (repair,) = first.repairs
+    assert (repair.stream, repair.carrier, repair.packets, repair.bytes) == ("orders-0", "udp", 2, 150)
+    assert (len(second.filters), len(second.changes), len(second.repairs)) == (0, 0, 0)
 
 
 def test_records_of_other_schemas_are_refused() -> None:
@@ -196,6 +243,45 @@ async def test_what_a_host_sends_is_in_the_topic_as_deltas(tmp_path: Path) -> No
         ] == []  # nothing counts twice
     finally:
         await again.close(1.0)
+
+
+class Client(Subscriber):
+    def take(self, message: Message, target: Target) -> None:
+        pass
+
+
+async def test_what_filters_here_judge_is_told_by_the_host_that_it_comes_from(tmp_path: Path) -> None:
+    first, second = await two(tmp_path, TelemetryNames.OFF)
+    await second.close(1.0)
+    second = await up(tmp_path, "b", telemetry=TelemetryNames.PLAIN)
+    try:
+        assert first._broker is not None
+        assert second._broker is not None
+        assert second._telemetry is not None
+        hub, publishing = second._broker.pubsub.hub, first._broker.pubsub.hub
+        client = Client(hub.routes.next_serial())
+        client.name = "sensor"
+        hub.subscribe(Subscription(client, b"t/+", content=content_filter("a > 3")))
+        await until(lambda: publishing.routes.targets(b"t/x").count)
+        for value in range(6):
+            publishing.publish(Message(b"t/x", b'{"a":%d}' % value), publishing.routes.targets(b"t/x"), None)
+        assert hub.tally is not None
+        tally = hub.tally.filters
+        await until(lambda: sum(one.messages for one in tally._counts.values()) == 6)
+        await second._telemetry.write()
+        found = [
+            topics.decode(pb.TelemetryInterval, value)
+            for value in await values(second._broker.cluster, topics.SENDS, second._telemetry._leads)
+        ]
+        (one,) = [row for interval in found for row in interval.filters]
+        assert (one.origin, one.messages, one.passed, one.open) == ("a", 6, 2, False)
+        assert [(wish.pattern, wish.filter) for wish in one.wishes] == [("t/+", "a > 3")]
+        (change,) = [row for interval in found for row in interval.changes]
+        assert (change.begun, change.pattern, change.filter) == (True, "t/+", "a > 3")
+        assert change.client not in ("", "sensor")
+    finally:
+        await second.close(1.0)
+        await first.close(1.0)
 
 
 class NoTopics:

@@ -1,0 +1,104 @@
+"""The hub counts what filters judge by the host that messages come from, and changes of subscriptions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from treecast.middleware.broker import content_filter
+from treecast.middleware.broker.pubsub import (
+    Message,
+    PubSub,
+    PubSubSettings,
+    Subscriber,
+    Subscription,
+    Target,
+)
+from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.model.filter_tally import Change, SubscriptionTally
+
+FILTERS = ("", "a > 3", "a < 2")
+
+
+class Client(Subscriber):
+    """Counts the messages that it is given."""
+
+    def __init__(self, serial: int, name: str = "", *, foreign: bool = False) -> None:
+        super().__init__(serial)
+        self.name = name
+        self.foreign = foreign
+        self.got = 0
+
+    def take(self, message: Message, target: Target) -> None:
+        self.got += 1
+
+
+def hub() -> PubSub:
+    found = PubSub(PubSubSettings(), PubSubCounters())
+    found.tally = SubscriptionTally(lambda: 0)
+    return found
+
+
+def subscription(client: Client, pattern: str, text: str) -> Subscription:
+    return Subscription(client, pattern.encode(), content=content_filter(text) if text else None)
+
+
+published = st.lists(st.tuples(st.sampled_from([0, 7, 8]), st.sampled_from("tu"), st.integers(0, 5)))
+
+
+@given(st.lists(st.sampled_from(FILTERS), min_size=1, max_size=3), published)
+def test_counts_are_those_of_judging_each_message(
+    texts: list[str], messages: list[tuple[int, str, int]]
+) -> None:
+    found = hub()
+    assert found.tally is not None
+    others = {7: Client(7, foreign=True)}
+    found.subscribe(Subscription(others[7], b"#"))  # another host wants all, which is no client of this one
+    for number, text in enumerate(texts):
+        found.subscribe(subscription(Client(100 + number), "+", text))
+    expected: dict[int, Counter[str]] = {}
+    for origin, topic, value in messages:
+        message = Message(topic.encode(), b'{"a":%d}' % value)
+        if origin:
+            found.tally.origin = origin
+            found.feed(message, others.get(origin))
+            found.tally.origin = 0
+        else:
+            found.publish(message, found.routes.targets(message.topic), None)
+        passed = "" in texts or ("a > 3" in texts and value > 3) or ("a < 2" in texts and value < 2)
+        one = expected.setdefault(origin, Counter())
+        one["messages"] += 1
+        one["size"] += message.size
+        one["passed"] += passed
+        one["passed_size"] += passed * message.size
+    counts = found.tally.filters.take().counts
+    if set(texts) == {""}:
+        assert counts == ()  # no filter judges
+        return
+    assert [origin for origin, _, _ in counts] == sorted(expected)
+    for origin, wishes, one in counts:
+        whole = expected[origin]
+        assert (one.messages, one.passed) == (whole["messages"], whole["passed"])
+        assert (one.size, one.passed_size) == (whole["size"], whole["passed_size"])
+        assert wishes.open == ("" in texts)
+        assert {text for _, text in wishes.listed} == set(texts) - {""}
+
+
+def test_changes_of_clients_are_counted_and_those_of_hosts_are_not() -> None:
+    found = hub()
+    assert found.tally is not None
+    client, host = Client(1, "sensor"), Client(2, foreign=True)
+    found.subscribe(subscription(client, "t/+", "a > 3"))
+    found.subscribe(subscription(client, "t/+", "a > 3"))  # the same again is no change
+    found.subscribe(subscription(client, "t/+", "a < 2"))
+    found.subscribe(Subscription(host, b"#"))
+    found.unsubscribe(client, b"t/+")
+    found.unsubscribe(host, b"#")
+    assert found.tally.changes.take().listed == (
+        Change("sensor", True, "t/+", "a > 3"),
+        Change("sensor", True, "t/+", "a < 2"),
+        Change("sensor", False, "t/+", "a > 3"),
+        Change("sensor", False, "t/+", "a < 2"),
+    )
