@@ -42,6 +42,7 @@ Network = Annotated[str, typer.Option("--network", help="The network, if several
 Length = Annotated[int, typer.Option("--length", min=1, help="Seconds of a window of tables.")]
 Step = Annotated[int, typer.Option("--step", min=1, help="Seconds from one window to the next.")]
 LinkRate = Annotated[float, typer.Option("--link-mbit", min=0.001, help="Mbit/s that a link can carry.")]
+Format = Annotated[str, typer.Option("--format", help="Of tables: parquet, delta or iceberg.")]
 AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Intervals that are computed at once.")]
 Limit = Annotated[float, typer.Option("--limit", min=0, max=1, help="The share of it that is named.")]
 
@@ -64,6 +65,7 @@ def run(
     link_mbit: LinkRate = 1000.0,
     limit: Limit = 0.65,
     at_once: AtOnce = 300_000,
+    format: Format = "parquet",
     keep: Annotated[
         int, typer.Option("--keep", min=2, help="Days for which tables by minute and window are kept.")
     ] = 30,
@@ -71,6 +73,7 @@ def run(
     """Runs the pipeline in rounds: each takes all that has come, and advises once."""
     from treecast.spark_connectors.pipeline.planning import Settings
 
+    _check_format(format)
     given = Settings(window=window, valid=valid)
     if strategy:
         given = Settings(window=window, valid=valid, strategies=tuple(_known(strategy, given.strategies)))
@@ -188,6 +191,7 @@ def _explained(found: Explained) -> dict[str, Any]:
         "candidates": found.candidates,
         "quality": found.quality,
         "decisions": [as_dict(one) for one in found.decisions],
+        "filters": found.filters,
     }
 
 
@@ -232,6 +236,22 @@ def _print_explained(found: Explained) -> None:
             for one in found.candidates
         ],
         empty="nothing was tried",
+    )
+    print()
+    print_table(
+        ("filter", "at origin", "for host", "messages", "saves", "share"),
+        [
+            (
+                one["filter"],
+                one["origin"],
+                one["host"],
+                one["messages"],
+                size_text(one["saved_bytes"]),
+                f"{one['share']:.1%}",
+            )
+            for one in found.filters
+        ],
+        empty="no filter would save anything where messages come from",
     )
     _print_quality(found.quality)
 
@@ -279,10 +299,12 @@ def measure(
     link_mbit: LinkRate = 1000.0,
     limit: Limit = 0.65,
     at_once: AtOnce = 300_000,
+    format: Format = "parquet",
 ) -> None:
     """Computes the tables by minute and by window of the whole archive again."""
     from treecast.spark_connectors.pipeline.planning import Settings
 
+    _check_format(format)
     measured = _measured(length, step, link_mbit, limit, at_once)
     with _pipeline(data, "", Settings(), master, parts, memory, measured=measured, hold=True) as pipeline:
         pipeline.measures.all()
@@ -354,6 +376,17 @@ def _measured(length: int, step: int, link_mbit: float, limit: float, at_once: i
     if length % step:
         raise CommandError(f"--length {length} is no multiple of --step {step}")
     return MeasureSettings(length, step, link_mbit, limit, most=at_once)
+
+
+def _check_format(name: str) -> None:
+    from importlib.metadata import version
+
+    from treecast.spark_connectors.pipeline.formats import why_not
+
+    _need_spark()
+    problem = why_not(name, version("pyspark"))
+    if problem:
+        raise CommandError(problem)
 
 
 def _need_spark() -> None:

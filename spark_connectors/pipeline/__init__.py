@@ -8,7 +8,9 @@
 | `quality` | what is wrong with an epoch's data. Pure |
 | `advising` | trials as executors run them, and the advice. Pure |
 | `minutes`, `measures`, `measuring` | tables by minute and by window: traffic, churn, clusters, links |
+| `filters` | which filter would save most at which origin |
 | `chunks` | parts of an archive that are computed one after the other. Pure |
+| `formats` | Parquet, and why not Delta or Iceberg. Pure |
 | `links` | loads of links, and forecasts in words. Pure |
 | `generating` | an archive of any size, for tests and measurements |
 | `queries` | Spark's queries, one for each concern |

@@ -17,7 +17,7 @@ from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.whole_file import write_whole
 
-from . import minutes, planning, quality, queries
+from . import filters, minutes, planning, quality, queries
 from . import tables as t
 from .advising import LIVE, Bench, Problem, SentSet, advice_of, content_digest
 from .planning import Plan, Topology
@@ -123,6 +123,11 @@ class Epochs:
         writer = writer.option("topic", topics.ADVICE).option("batchId", str(plan.epoch))
         writer.option("queryName", f"pipeline-{self._tables.id}").mode("append").save()
 
+    def filters_of(self, plan: Plan) -> str:
+        """Returns the digest of an epoch's advice on filters, computed again from the archive."""
+        counted, _ = _in_time(plan, queries.within(self._archive(), plan.ranges))
+        return filters.digest(filters.of_records(counted))
+
     def compute(self, plan: Plan, source: str, *, keep: bool) -> list[Outcome]:
         """Computes an epoch's advice for each network. `keep`: whether its tables are written."""
         archive = self._archive()
@@ -155,6 +160,7 @@ class Epochs:
             missing = sorted({host for hosts in absent.values() for host in hosts})
             found = quality.findings(boots, queries.faults_of(intervals), missing, late)
             self._keep(plan, sets, candidates, found, outcomes)
+            self._write(t.FILTER_ADVICE, plan, filters.of_records(counted))
         for frame in (sets, intervals, candidates):
             if frame is not None:
                 frame.unpersist()

@@ -196,6 +196,31 @@ def missing(hosts: DataFrame, length: int, named: list[str]) -> DataFrame:
     return expected.join(heard, ["window", "host"], "left_anti").select(*queries.columns(t.MISSING))
 
 
+def repairs(streams: DataFrame, again: DataFrame) -> DataFrame:
+    """Returns `gold_repairs`: streams of which something had to be sent again, or was lost."""
+    from pyspark.sql import functions as f
+
+    counts = ["addressed", "repaired", "replayed", "lost"]
+    key = ["window", "host", "stream"]
+    both = _summed(streams, key, counts).join(_summed(again, key, ["packets", "bytes"]), key, "full")
+    both = both.fillna(0, [*counts, "packets", "bytes"])
+    wrong = f.col("repaired") + f.col("replayed") + f.col("lost")
+    share = f.when(f.col("addressed") > 0, wrong / f.col("addressed")).otherwise(f.lit(0.0))
+    both = both.where((wrong > 0) | (f.col("bytes") > 0)).withColumn("share", share)
+    return both.withColumnRenamed("host", "publisher").select(*queries.columns(t.REPAIRS))
+
+
+def moves(changes: DataFrame) -> DataFrame:
+    """Returns `gold_moves`: clients that have ended a subscription at one host and begun it at another."""
+    from pyspark.sql import functions as f
+
+    key = ["window", "client", "pattern", "filter"]
+    sums = _summed(changes, [*key, "host"], ["begun", "ended"])
+    left = sums.where("ended > begun").select(*key, f.col("host").alias("source"))
+    came = sums.where("begun > ended").select(*key, f.col("host").alias("target"))
+    return left.join(came, key).select(*queries.columns(t.MOVES))
+
+
 # --- networks
 
 

@@ -22,7 +22,7 @@ from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.routing.network import RoutingError
 
-from . import chunks, links, measures, minutes, queries
+from . import chunks, filters, links, measures, minutes, queries
 from . import tables as t
 from .links import Loads, Sums, Trend
 
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 _BEFORE: Final = 900  # seconds of intervals that clocks are judged by, before those of a batch
 _HISTORY: Final = 24 * 3600  # seconds of windows that a forecast rests on
 _MOST_NAMED: Final = 20  # links in what is said
+_MINUTES: Final = {
+    t.MINUTES: minutes.sends,
+    t.STREAM_MINUTES: minutes.streams,
+    t.FILTER_MINUTES: minutes.filters,
+    t.CHANGE_MINUTES: minutes.changes,
+    t.REPAIR_MINUTES: minutes.repairs,
+}
 
 
 class MeasureSettings(Struct, frozen=True):
@@ -47,13 +54,13 @@ class MeasureSettings(Struct, frozen=True):
     top: int = measures.TOP
     most: int = chunks.MOST
 
-    def windows_of(self, slots: Iterable[int]) -> set[int]:
-        """Returns the windows that minutes are in."""
-        return {slot - back for slot in slots for back in range(0, self.length, self.step)}
+    def windows_of(self, slots: Iterable[int]) -> list[int]:
+        """Returns the windows that minutes are in, in ascending order."""
+        return sorted({slot - back for slot in slots for back in range(0, self.length, self.step)})
 
-    def slots_of(self, windows: Iterable[int]) -> set[int]:
-        """Returns the minutes that windows have."""
-        return {window + at for window in windows for at in range(0, self.length, self.step)}
+    def slots_of(self, windows: Iterable[int]) -> list[int]:
+        """Returns the minutes that windows have, in ascending order."""
+        return sorted({window + at for window in windows for at in range(0, self.length, self.step)})
 
 
 class Counted(Struct, frozen=True):
@@ -128,8 +135,8 @@ class Measures:
             read = min(low, 2 * read - came) - _BEFORE
 
     def _counted(self, since: int, first: int) -> Counted:
-        """Stores the places of intervals that came since a time (s), and counts them. Touched are minutes with
-        one that came from `first` on (us).
+        """Stores the places of intervals that came since a time (s), and counts them. Touched are minutes
+        with one that came from `first` on (us).
         """
         from pyspark.sql import functions as f
 
@@ -172,7 +179,7 @@ class Measures:
             return
         for slots in chunks.parts(counted.sizes, counted.touched, one.most):
             self._minutes(slots, set().union(*(counted.hours[slot] for slot in slots)))
-        windows = one.windows_of(counted.touched)
+        windows = set(one.windows_of(counted.touched))
         compared = windows | {window + one.length for window in windows}  # with these
         networks = self._networks()
         named = sorted({host for value in networks.values() for host in _hosts(value)})
@@ -190,8 +197,8 @@ class Measures:
         came = f.unix_date("date") * 24 + f.col("hour")
         archive = self._intervals().where(_among(came, hours, 1))
         self._write(t.HOST_MINUTES, minutes.hosts(chosen), "slot", slots)
-        self._write(t.MINUTES, minutes.sends(archive, chosen), "slot", slots)
-        self._write(t.STREAM_MINUTES, minutes.streams(archive, chosen), "slot", slots)
+        for table, rows in _MINUTES.items():
+            self._write(table, rows(archive, chosen), "slot", slots)
         chosen.unpersist()
 
     def _read(self, table: str, windows: list[int]) -> DataFrame:
@@ -200,7 +207,7 @@ class Measures:
 
         one, folder = self._settings, Path(self._tables.path(table))
         needed = {window - back for window in windows for back in (0, one.length)}
-        paths = [folder / f"slot={slot}" for slot in sorted(one.slots_of(needed))]
+        paths = [folder / f"slot={slot}" for slot in one.slots_of(needed)]
         paths = [str(path) for path in paths if path.exists()]
         reader = self._spark.read.schema(t.SCHEMAS[table]).option("basePath", str(folder))
         found = reader.parquet(*paths) if paths else self._spark.createDataFrame([], t.SCHEMAS[table])
@@ -220,6 +227,9 @@ class Measures:
             (t.TALKERS, measures.talkers(sends, streams, one.top), windows),
             (t.UNREAD, measures.unread(streams), windows),
             (t.BEHIND, measures.behind(streams, one.length), windows),
+            (t.FILTERS, filters.of_windows(self._read(t.FILTER_MINUTES, compared)), windows),
+            (t.MOVES, measures.moves(self._read(t.CHANGE_MINUTES, compared)), windows),
+            (t.REPAIRS, measures.repairs(streams, self._read(t.REPAIR_MINUTES, compared)), windows),
         ]
         if shown.networks:
             frames.append((t.CLUSTERS, measures.clusters(sends, shown.groups), windows))

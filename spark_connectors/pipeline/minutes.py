@@ -81,6 +81,24 @@ def streams(archive: DataFrame, places: DataFrame) -> DataFrame:
     return _summed(archive, places, decoding.streams_of_slot, t.STREAM_MINUTES, key)
 
 
+def filters(archive: DataFrame, places: DataFrame) -> DataFrame:
+    """Returns `silver_filter_minutes`: what a host's filters have judged of what came from an origin."""
+    key = ["slot", "host", "origin", "set", "open", "patterns", "filter", "filters"]
+    return _summed(archive, places, decoding.filters_of_slot, t.FILTER_MINUTES, key)
+
+
+def changes(archive: DataFrame, places: DataFrame) -> DataFrame:
+    """Returns `silver_change_minutes`: subscriptions that a client began and ended in a minute."""
+    key = ["slot", "host", "client", "pattern", "filter"]
+    return _summed(archive, places, decoding.changes_of_slot, t.CHANGE_MINUTES, key)
+
+
+def repairs(archive: DataFrame, places: DataFrame) -> DataFrame:
+    """Returns `silver_repair_minutes`: what a stream has sent again in a minute."""
+    key = ["slot", "host", "stream", "carrier"]
+    return _summed(archive, places, decoding.repairs_of_slot, t.REPAIR_MINUTES, key)
+
+
 def hosts(places: DataFrame) -> DataFrame:
     """Returns `silver_host_minutes`: intervals of a host in a minute, by the broker's clock."""
     from pyspark.sql import functions as f

@@ -84,7 +84,9 @@ def decoded(
     for frame in frames:
         places = zip(frame["partition"], frame["offset"], frame["timestamp"], strict=True)
         records = zip(frame["key"], frame["value"], places, strict=True)
-        yield from framed((row for key, value, place in records for row in rows_of(key, value, place)), columns)
+        yield from framed(
+            (row for key, value, place in records for row in rows_of(key, value, place)), columns
+        )
 
 
 def framed(rows: Iterable[decoding.Row], columns: Sequence[str]) -> Iterator[pandas.DataFrame]:

@@ -54,8 +54,66 @@ def streams_of_slot(value: bytes, slot: int) -> Iterable[Row]:
     one = _sound(value)
     for each in one.streams if one is not None else ():
         assert one is not None
-        counts = (each.addressed, each.received, each.filtered, each.lost)
+        counts = (each.addressed, each.received, each.filtered, each.lost, each.repaired, each.replayed)
         yield (slot, one.host, each.stream, each.receiver, *counts)
+
+
+def filters_of_slot(value: bytes, slot: int) -> Iterable[Row]:
+    """Yields the rows of `silver_filter_minutes` of one interval."""
+    one = _sound(value)
+    for key, named, counts in _filters(one) if one is not None else ():
+        assert one is not None
+        yield (slot, one.host, *key, *named, *counts)
+
+
+def changes_of_slot(value: bytes, slot: int) -> Iterable[Row]:
+    """Yields the rows of `silver_change_minutes` of one interval."""
+    one = _sound(value)
+    for each in one.changes if one is not None else ():
+        assert one is not None
+        yield (slot, one.host, each.client, each.pattern, each.filter, int(each.begun), int(not each.begun))
+
+
+def repairs_of_slot(value: bytes, slot: int) -> Iterable[Row]:
+    """Yields the rows of `silver_repair_minutes` of one interval."""
+    one = _sound(value)
+    for each in one.repairs if one is not None else ():
+        assert one is not None
+        yield (slot, one.host, each.stream, each.carrier, each.packets, each.bytes)
+
+
+def filter_rows(key: bytes | None, value: bytes | None, place: Place) -> Iterable[Row]:
+    """Yields what filters have judged in an interval, with the interval's name and place."""
+    one = _sound(value)
+    for named, texts, counts in _filters(one) if one is not None else ():
+        assert one is not None
+        yield (one.host, one.boot, one.seq, *named, *texts, *counts, *place)
+
+
+def combined(filters: Iterable[str]) -> str:
+    """Returns the filter that passes what one of these does."""
+    found = sorted(set(filters))
+    return found[0] if len(found) == 1 else " or ".join(f"({one})" for one in found)
+
+
+def _filters(one: pb.TelemetryInterval) -> Iterable[tuple[Row, Row, list[int]]]:
+    """Yields (origin, name of the set, whether somebody wants all), (patterns, filter, count), counts.
+
+    Of a share of sets each counts as many times as the share asks for. Sets that are too large to be listed
+    are told apart by their size alone.
+    """
+    times = round(1 / one.filters_sampled) if one.filters_sampled > 0 else 1
+    sums: dict[Row, tuple[Row, list[int]]] = {}
+    for each in one.filters:
+        patterns = sorted({wish.pattern for wish in each.wishes})
+        parts = [part for wish in each.wishes for part in (wish.pattern, wish.filter)]
+        key = (each.origin, set_id([str(each.count), *parts]), each.open)
+        text = combined([wish.filter for wish in each.wishes]) if each.wishes else ""
+        counts = [each.messages, each.passed, each.bytes, each.passed_bytes, each.cpu_us]
+        _, before = sums.get(key, ((), [0] * len(counts)))
+        added = [old + times * new for old, new in zip(before, counts, strict=True)]
+        sums[key] = ((patterns, text, each.count), added)
+    return [(key, named, counts) for key, (named, counts) in sums.items()]
 
 
 def interval_row(key: bytes | None, value: bytes | None, place: Place) -> Row:

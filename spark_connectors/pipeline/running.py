@@ -21,7 +21,7 @@ from treecast.middleware.api.own_topics import OwnTopics
 from treecast.middleware.model.logs import Log
 from treecast.spark_connectors.workers import quick_start
 
-from . import queries
+from . import filters, queries
 from . import tables as t
 from .advising import REPLAY
 from .epochs import Epochs, Outcome
@@ -35,6 +35,7 @@ _log = Log("treecast.pipeline")
 
 EPOCHS: Final = "advice"  # the query that advises
 MEASURES: Final = "measures"  # the query whose tables are by minute and window
+FILTERS: Final = "(filters)"  # in place of a network, of advice on filters
 QUERIES: Final = (*t.STREAMED, EPOCHS, MEASURES)
 LOCAL: Final = "local[2]"
 MEMORY: Final = "2g"
@@ -58,7 +59,7 @@ class Ran(Struct, frozen=True):
 
 
 class Replayed(Struct, frozen=True):
-    """An epoch's advice for a network, as it was and as it was computed again; digests."""
+    """An epoch's advice for a network, or on filters, as it was and as it was computed again; digests."""
 
     epoch: int
     network: str
@@ -189,6 +190,10 @@ class Pipeline:
             again = {one.network: one.digest for one in self.epochs.compute(plan, REPLAY, keep=False)}
             for network in sorted(live.keys() | again.keys()):
                 yield Replayed(plan.epoch, network, live.get(network, "none"), again.get(network, "none"))
+            kept = self._tables.of_epoch(t.FILTER_ADVICE, plan.epoch)
+            if Path(kept).exists():
+                advised = self._spark.read.schema(t.SCHEMAS[t.FILTER_ADVICE]).parquet(kept)
+                yield Replayed(plan.epoch, FILTERS, filters.digest(advised), self.epochs.filters_of(plan))
 
     def _digests(self, epoch: int) -> dict[str, str]:
         path = self._tables.of_epoch(t.ADVICE, epoch)

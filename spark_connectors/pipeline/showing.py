@@ -50,6 +50,7 @@ class Explained(Struct, frozen=True):
     candidates: tuple[Mapping[str, Any], ...]
     quality: tuple[Mapping[str, Any], ...]
     decisions: tuple[pb.AppliedAdvice, ...]
+    filters: tuple[Mapping[str, Any], ...] = ()  # which would save most at their origin
 
 
 class NotFound(LookupError):
@@ -130,6 +131,7 @@ class Shown:
             tuple(tried[:_SHOWN]),
             tuple(self._rows(t.QUALITY, epoch)),
             tuple(decisions),
+            tuple(sorted(self._rows(t.FILTER_ADVICE, epoch), key=lambda one: one["place"])[:_SHOWN]),
         )
 
     def _epoch_of(self, tree: int, network: str) -> int:

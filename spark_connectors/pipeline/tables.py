@@ -38,12 +38,17 @@ QUALITY: Final = "quality"
 CANDIDATES: Final = "gold_candidates"
 ADVICE: Final = "gold_advice"
 
+FILTER_ADVICE: Final = "gold_filter_advice"
+
 STREAMED: Final = (BRONZE, INTERVALS, SENDS, STREAMS)  # written by a query of their own
-BY_EPOCH: Final = (FREQUENCY, SETS, QUALITY, CANDIDATES, ADVICE)
+BY_EPOCH: Final = (FREQUENCY, SETS, QUALITY, CANDIDATES, ADVICE, FILTER_ADVICE)
 MINUTES: Final = "silver_minutes"
 STREAM_MINUTES: Final = "silver_stream_minutes"
 HOST_MINUTES: Final = "silver_host_minutes"
-BY_SLOT: Final = (MINUTES, STREAM_MINUTES, HOST_MINUTES)
+FILTER_MINUTES: Final = "silver_filter_minutes"
+CHANGE_MINUTES: Final = "silver_change_minutes"
+REPAIR_MINUTES: Final = "silver_repair_minutes"
+BY_SLOT: Final = (MINUTES, STREAM_MINUTES, HOST_MINUTES, FILTER_MINUTES, CHANGE_MINUTES, REPAIR_MINUTES)
 
 CHURN: Final = "silver_churn"
 CLUSTERS: Final = "silver_clusters"
@@ -54,10 +59,32 @@ BEHIND: Final = "gold_behind"
 MISSING: Final = "gold_missing"
 LINKS: Final = "gold_links"
 FORECAST: Final = "gold_forecast"
-BY_WINDOW: Final = (CHURN, CLUSTERS, TRAFFIC, TALKERS, UNREAD, BEHIND, MISSING, LINKS, FORECAST)
+FILTERS: Final = "gold_filters"
+MOVES: Final = "gold_moves"
+REPAIRS: Final = "gold_repairs"
+BY_WINDOW: Final = (
+    CHURN,
+    CLUSTERS,
+    TRAFFIC,
+    TALKERS,
+    UNREAD,
+    BEHIND,
+    MISSING,
+    LINKS,
+    FORECAST,
+    FILTERS,
+    MOVES,
+    REPAIRS,
+)
 
 _PLACE = "partition int, offset long, timestamp timestamp"
 _INTERVAL = "host string, boot long, seq long, from_us long, to_us long"
+_JUDGED = "patterns array<string>, filter string, filters int"
+_COUNTS = "messages long, passed long, bytes long, passed_bytes long, cpu_us long"
+_SAVED = f"{_JUDGED}, messages long, bytes long, saved_bytes long, share double, cpu_us long"
+# What filters have judged, by interval, before repetitions are left out.
+_OF_INTERVAL = "host string, boot long, seq long, origin string, set string, open boolean"
+JUDGED: Final = f"{_OF_INTERVAL}, {_JUDGED}, {_COUNTS}, {_PLACE}"
 SCHEMAS: Final = {
     BRONZE: f"key binary, value binary, {_PLACE}, ingested timestamp, topic string, date date, hour int",
     INTERVALS: f"{_INTERVAL}, sampled double, packets long, bytes long, sets int, streams_left_out long,"
@@ -75,7 +102,16 @@ SCHEMAS: Final = {
     MINUTES: "slot long, host string, zone string, carrier string, set_id string, receivers array<string>,"
     " packets long, bytes long, header_bytes long, labels long",
     STREAM_MINUTES: "slot long, host string, stream string, receiver string, addressed long, received long,"
-    " filtered long, lost long",
+    " filtered long, lost long, repaired long, replayed long",
+    FILTER_MINUTES: f"slot long, host string, origin string, set string, open boolean, {_JUDGED}, {_COUNTS}",
+    CHANGE_MINUTES: "slot long, host string, client string, pattern string, filter string, begun long,"
+    " ended long",
+    REPAIR_MINUTES: "slot long, host string, stream string, carrier string, packets long, bytes long",
+    FILTERS: f"window long, place int, origin string, host string, {_SAVED}",
+    FILTER_ADVICE: f"place int, origin string, host string, {_SAVED}",
+    MOVES: "window long, client string, source string, target string, pattern string, filter string",
+    REPAIRS: "window long, publisher string, stream string, addressed long, repaired long, replayed long,"
+    " lost long, share double, packets long, bytes long",
     HOST_MINUTES: "slot long, host string, zone string, intervals long, repeated long, sampled double,"
     " late_s double, clock_s double",
     CHURN: "window long, publisher string, receivers int, joined int, left int, jaccard double,"

@@ -12,7 +12,17 @@ from . import tables as t
 from .showing import NotFound
 
 _MOST: Final = 10  # rows of a list
-_SHOWN: Final = (t.TALKERS, t.UNREAD, t.BEHIND, t.MISSING, t.CHURN, t.LINKS)
+_SHOWN: Final = (
+    t.TALKERS,
+    t.UNREAD,
+    t.BEHIND,
+    t.MISSING,
+    t.CHURN,
+    t.LINKS,
+    t.FILTERS,
+    t.MOVES,
+    t.REPAIRS,
+)
 
 Row = dict[str, Any]
 Listed = tuple[str, Sequence[str], list[Sequence[Any]]]
@@ -64,6 +74,42 @@ class Report(Struct, frozen=True):
             [
                 (r["link"], r["network"], f"{r['bits_per_s'] / 1e3:.1f}", f"{r['share']:.1%}")
                 for r in found[t.LINKS]
+            ],
+        )
+        yield (
+            "filters",
+            ("filter", "at origin", "for host", "messages", "saves", "share", "ms here"),
+            [
+                (
+                    r["filter"] or f"{r['filters']} filters",
+                    r["origin"],
+                    r["host"],
+                    r["messages"],
+                    r["saved_bytes"],
+                    f"{r['share']:.1%}",
+                    f"{r['cpu_us'] / 1000:.1f}",
+                )
+                for r in found[t.FILTERS]
+            ],
+        )
+        yield (
+            "clients that moved",
+            ("client", "from", "to", "pattern"),
+            [(r["client"][:12], r["source"], r["target"], r["pattern"]) for r in found[t.MOVES]],
+        )
+        yield (
+            "streams that were repaired",
+            ("repaired", "publisher", "again", "lost", "share", "bytes"),
+            [
+                (
+                    r["stream"],
+                    r["publisher"],
+                    r["repaired"] + r["replayed"],
+                    r["lost"],
+                    f"{r['share']:.2%}",
+                    r["bytes"],
+                )
+                for r in found[t.REPAIRS]
             ],
         )
         yield "forecasts", ("forecast",), [(r["text"],) for r in found[t.FORECAST] if r["text"]]
@@ -120,6 +166,12 @@ def _worst(table: str, rows: list[Row]) -> list[Row]:
         return sorted(rows, key=lambda row: (row["kind"], row["place"]))
     if table == t.LINKS:
         return sorted(rows, key=lambda row: (-row["share"], row["network"], row["link"]))[:_MOST]
+    if table == t.FILTERS:
+        return sorted(rows, key=lambda row: row["place"])[:_MOST]
+    if table == t.MOVES:
+        return sorted(rows, key=lambda row: (row["client"], row["pattern"]))[:_MOST]
+    if table == t.REPAIRS:
+        return sorted(rows, key=lambda row: (-row["share"], row["publisher"], row["stream"]))[:_MOST]
     counts = {t.UNREAD: "addressed", t.BEHIND: "waiting"}
     if table in counts:
         return sorted(rows, key=lambda row: -row[counts[table]])[:_MOST]

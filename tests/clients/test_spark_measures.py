@@ -100,7 +100,7 @@ def test_traffic_is_what_each_receiver_got(found: dict[str, Any]) -> None:
         }
         assert (by_host, by_zone) == (dict(packets), dict(zones))
     topics = {row["source"] for row in of(rows, by="topic")}
-    assert topics == {"orders", "noise"}  # two partitions are one topic
+    assert topics == {"orders", "noise", "left"}  # two partitions are one topic
 
 
 def test_talkers_are_hosts_by_bytes_and_streams_by_records(found: dict[str, Any]) -> None:
@@ -140,6 +140,27 @@ def test_unread_streams_and_hosts_that_fall_behind_are_named(found: dict[str, An
     assert {row["host"] for row in behind} == {"d"}
     assert {row["share"] for row in behind} == {0.5}
     assert {row["seconds"] for row in behind} == {float(LENGTH)}  # it gets half of what is sent
+
+
+def test_filters_that_would_save_where_messages_come_from_are_named(found: dict[str, Any]) -> None:
+    for window in WINDOWS:
+        count = len(
+            {seq for seq in range(1, COUNT + 1) if window <= START + (seq - 1) * STEP < window + LENGTH}
+        )
+        saving, other = sorted(of(found["odd"]["gold_filters"], window=window), key=lambda row: row["place"])
+        assert (saving["origin"], saving["host"], saving["filter"]) == ("a", "c", "a > 3")
+        assert (saving["saved_bytes"], saving["share"], saving["messages"]) == (700 * count, 0.7, 10 * count)
+        assert (other["origin"], other["saved_bytes"]) == ("b", 0)  # somebody at c wants all of b's
+        assert saving["cpu_us"] == other["cpu_us"] == 50 * count
+
+
+def test_a_client_that_moved_and_streams_that_were_repaired_are_named(found: dict[str, Any]) -> None:
+    moves = found["odd"]["gold_moves"]
+    assert {(row["client"], row["source"], row["target"]) for row in moves} == {("sensor", "c", "d")}
+    assert len(moves) == LENGTH // STEP  # in each window with the sixth interval
+    repairs = of(found["odd"]["gold_repairs"], stream="left-0")
+    assert len(repairs) == len(WINDOWS)
+    assert {(row["share"], row["bytes"] / row["packets"]) for row in repairs} == {(0.2, 100.0)}
 
 
 def test_links_carry_one_copy_and_growth_is_said_in_words(found: dict[str, Any]) -> None:

@@ -188,11 +188,12 @@ def main() -> int:
         replayed = list(demo.pipeline.replay())
         demo.pipeline.round(["bronze"])  # what became of the last advice
         explained = Shown(demo.tables).explain()
+    epochs = len({one.epoch for one in replayed})
     lost, differ = demo.hosts.lost(), sum(not one.equal for one in replayed)
     faults = verdict(demo, lost, differ)
     console.print(table(demo.ends()))
     console.print(
-        f"- {len(replayed)} epochs of {len(demo.settings.trials())} trials each; replayed: {differ} differ\n"
+        f"- {epochs} epochs of {len(demo.settings.trials())} trials each; replayed: {differ} differ\n"
         f"- {len(demo.hosts.cloud.sent):,} packets, {lost} lost; {demo.writes} rules written or removed"
     )
     options.out.mkdir(parents=True, exist_ok=True)
@@ -203,7 +204,7 @@ def main() -> int:
         console.print(f"[bold red]not as it has to be:[/] {fault}")
     if options.json:
         rest = {
-            "epochs": len(replayed),
+            "epochs": epochs,
             "differ": differ,
             "packets": len(demo.hosts.cloud.sent),
             "lost": lost,

@@ -68,7 +68,27 @@ def interval(host: str, seq: int, ahead: int) -> pb.TelemetryInterval:
         message.streams.add(stream="orders-1", receiver="d", addressed=packets, received=packets // 2)
     if host == "b":
         message.streams.add(stream="noise", receiver="c", addressed=7, filtered=7)
+    if host == "c":
+        add_filters(message, seq)
+    if host == "d" and seq == 6:
+        message.changes.add(client="sensor", begun=True, pattern="t/+")
     return message
+
+
+def add_filters(message: pb.TelemetryInterval, seq: int) -> None:
+    """`c` filters what `a` and `b` send; of what `b` sends somebody wants all. A client moves from `c` to `d`
+    at the sixth interval, and `c` has repaired something.
+    """
+    message.filters_sampled = 1.0
+    for origin, open in (("a", False), ("b", True)):
+        one = message.filters.add(
+            origin=origin, count=1, open=open, messages=10, passed=3, bytes=1000, passed_bytes=300, cpu_us=50
+        )
+        one.wishes.add(pattern="t/+", filter="a > 3")
+    if seq == 6:
+        message.changes.add(client="sensor", begun=False, pattern="t/+")
+    message.streams.add(stream="left-0", receiver="a", addressed=10, received=10, repaired=2)
+    message.repairs.add(stream="left-0", carrier="udp", packets=2, bytes=200)
 
 
 def description() -> pb.NetworkTopology:

@@ -61,6 +61,9 @@ class Telemetry:
                 carrier="labels", receivers=receivers, packets=PACKETS, bytes=1000, hop_labels=40
             )
         message.streams.add(stream="orders-0", receiver=others[0], addressed=5, received=5)
+        message.filters_sampled = 1.0
+        one = message.filters.add(origin="c", count=1, messages=10, passed=1, bytes=100, passed_bytes=10)
+        one.wishes.add(pattern="t/+", filter=f"to == {host}")
         self._own.put(topics.SENDS, host, topics.encode(message), topics.place_of(host, 4))
 
     def describe(self, network: Network, strategy: str = "") -> None:
@@ -166,6 +169,7 @@ def main() -> None:
     rounds(pipeline)
     found["said"] = list(said)
     found["advice after a kill"] = telemetry.advice()
+    found["filters"] = [dict(one) for one in Shown(tables).explain().filters]
     for seq in range(1, 4):
         telemetry.write("d", seq)  # late by an epoch
     found["second"] = rounds(pipeline)
@@ -189,7 +193,7 @@ def main() -> None:
     second = Pipeline(t.Tables(folder / "second"), address, settings, spark, said.append)
     rounds(second, (t.BRONZE, EPOCHS))
     found["two pipelines"] = decided(own)
-    found["replayed"] = [one.equal for one in pipeline.replay()]
+    found["replayed"] = [(one.network, one.equal) for one in pipeline.replay()]
     print("FOUND " + json.dumps(found))
     spark.stop()
     own.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_each_name_is_in_one_part_and_no_part_is_too_large(
     assert [name for part in found for name in part] == sorted(names)
     for part in found:
         assert len(part) == 1 or sum(sizes.get(name, 0) for name in part) <= most
-    for part, after in zip(found, found[1:], strict=False):  # and none is smaller than it has to be
+    for part, after in itertools.pairwise(found):  # and none is smaller than it has to be
         assert sum(sizes.get(name, 0) for name in [*part, after[0]]) > most
 
 
@@ -32,4 +34,4 @@ def test_runs_are_the_names_and_no_others(numbers: set[int], step: int) -> None:
     names = {step * number for number in numbers}
     found = list(runs(names, step))
     assert {name for first, last in found for name in range(first, last + 1, step)} == names
-    assert all(before[1] + step < after[0] for before, after in zip(found, found[1:], strict=False))
+    assert all(before[1] + step < after[0] for before, after in itertools.pairwise(found))

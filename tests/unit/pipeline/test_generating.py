@@ -95,4 +95,5 @@ def test_a_minute_counts_a_share_of_sets_in_full() -> None:
 def test_a_minute_is_in_each_window_that_covers_it() -> None:
     one = MeasureSettings(length=300, step=60)
     assert one.windows_of([600]) == [360, 420, 480, 540, 600]
+    assert [window for window in range(0, 1200, 60) if 600 in one.slots_of([window])] == one.windows_of([600])
     assert one.windows_of([600, 660]) == [360, 420, 480, 540, 600, 660]

@@ -10,10 +10,12 @@ from hypothesis import given
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
+from treecast.middleware.filters.parse import parse
 from treecast.spark_connectors.pipeline import rows
 from treecast.spark_connectors.pipeline import tables as t
 
 PLACE = (2, 7, "now")
+NAMES = [part.split()[0] for part in t.JUDGED.split(", ")]
 
 
 def interval(**changed: object) -> pb.TelemetryInterval:
@@ -86,3 +88,42 @@ def test_any_bytes_make_rows_of_the_schema(value: bytes, key: bytes | None) -> N
     assert len(rows.interval_row(key, value, PLACE)) == len(columns(t.INTERVALS))
     assert all(len(row) == len(columns(t.SENDS)) for row in rows.set_rows(key, value, PLACE))
     assert all(len(row) == len(columns(t.STREAMS)) for row in rows.stream_rows(key, value, PLACE))
+    assert all(len(row) == len(t.JUDGED.split(", ")) for row in rows.filter_rows(key, value, PLACE))
+
+
+def filtered(share: float = 1.0) -> pb.TelemetryInterval:
+    message = interval(filters_sampled=share)
+    for pattern, text in (("t/+", "a > 3"), ("t/x", "b == 1 and c < 2")):
+        one = message.filters.add(origin="b", count=1, messages=10, passed=4, bytes=1000, passed_bytes=400)
+        one.wishes.add(pattern=pattern, filter=text)
+    message.filters.add(origin="b", count=40, messages=1, bytes=9)
+    message.filters.add(origin="b", count=40, messages=2, bytes=9)  # another set of as many
+    both = message.filters.add(origin="a", count=2, open=True, messages=3, bytes=30, cpu_us=7)
+    both.wishes.extend(wish for each in message.filters[:2] for wish in each.wishes)
+    message.changes.add(client="c1", begun=True, pattern="t/+", filter="a > 3")
+    message.changes.add(client="c2", begun=False, pattern="t/+")
+    message.repairs.add(stream="orders-0", carrier="udp", packets=2, bytes=300)
+    return message
+
+
+def test_what_filters_have_judged_is_a_row_for_each_set() -> None:
+    value = topics.encode(filtered(0.5))
+    found = [named(t.FILTER_MINUTES, row) for row in rows.filters_of_slot(value, 60)]
+    one, _, many, both = found
+    assert (one["host"], one["origin"], one["patterns"], one["filter"]) == ("a", "b", ["t/+"], "a > 3")
+    assert (one["messages"], one["passed"], one["bytes"], one["passed_bytes"]) == (20, 8, 2000, 800)
+    assert (many["filter"], many["filters"], many["messages"]) == ("", 40, 6)  # none is left out
+    assert (both["open"], both["filters"], both["cpu_us"]) == (True, 2, 14)
+    assert both["filter"] == "(a > 3) or (b == 1 and c < 2)"
+    parse(str(both["filter"]))
+    of_epoch = [dict(zip(NAMES, row, strict=True)) for row in rows.filter_rows(b"a", value, PLACE)]
+    assert [one["messages"] for one in of_epoch] == [one["messages"] for one in found]
+    assert {(one["boot"], one["seq"], one["offset"]) for one in of_epoch} == {(3, 4, 7)}
+
+
+def test_changes_and_repairs_are_rows_of_their_minutes() -> None:
+    value = topics.encode(filtered())
+    changes = [named(t.CHANGE_MINUTES, row) for row in rows.changes_of_slot(value, 60)]
+    assert [(one["client"], one["begun"], one["ended"]) for one in changes] == [("c1", 1, 0), ("c2", 0, 1)]
+    (repair,) = (named(t.REPAIR_MINUTES, row) for row in rows.repairs_of_slot(value, 60))
+    assert (repair["stream"], repair["packets"], repair["bytes"]) == ("orders-0", 2, 300)
