@@ -1,4 +1,4 @@
-"""What filters of subscriptions cost a host, and what they would save where messages come from.
+"""Counts of what filters of subscriptions cost a host, and would save where messages come from.
 
     tally = FilterTally(time.perf_counter_ns)
     began = tally.began()

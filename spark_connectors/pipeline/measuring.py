@@ -64,7 +64,7 @@ class MeasureSettings(Struct, frozen=True):
 
 
 class Counted(Struct, frozen=True):
-    """What a batch has touched. `sizes`: intervals by minute, of all minutes around; `hours`: those in which
+    """The minutes around a batch. `sizes`: intervals by minute, of all minutes around; `hours`: those in which
     they came, since the Unix epoch; `touched`: the minutes that have to be computed.
     """
 
@@ -74,7 +74,7 @@ class Counted(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What tables of windows have from descriptions of networks: these, their groups and their hosts."""
+    """The parts of tables that descriptions of networks give: these, their groups and their hosts."""
 
     networks: dict[str, bytes]
     groups: list[measures.Group]

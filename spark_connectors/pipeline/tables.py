@@ -82,7 +82,7 @@ _INTERVAL = "host string, boot long, seq long, from_us long, to_us long"
 _JUDGED = "patterns array<string>, filter string, filters int"
 _COUNTS = "messages long, passed long, bytes long, passed_bytes long, cpu_us long"
 _SAVED = f"{_JUDGED}, messages long, bytes long, saved_bytes long, share double, cpu_us long"
-# What filters have judged, by interval, before repetitions are left out.
+# Counts of filters by interval, before repetitions are left out.
 _OF_INTERVAL = "host string, boot long, seq long, origin string, set string, open boolean"
 JUDGED: Final = f"{_OF_INTERVAL}, {_JUDGED}, {_COUNTS}, {_PLACE}"
 SCHEMAS: Final = {

@@ -107,7 +107,7 @@ def test_a_replay_of_the_archive_gives_the_same_advice(found: dict[str, Any]) ->
 
 
 def test_an_epoch_says_which_filter_would_save_most_at_which_origin(found: dict[str, Any]) -> None:
-    """Of a repeated interval the first counts; `c` gets its own messages from nobody."""
+    """The first of a repeated interval counts; `c` gets its own messages from nobody."""
     rows = [(row["filter"], row["origin"], row["host"], row["saved_bytes"]) for row in found["filters"]]
     assert rows == [("to == a", "c", "a", 90 * 6), ("to == b", "c", "b", 90 * 5)]
     assert [row["share"] for row in found["filters"]] == [0.9, 0.9]

@@ -1,4 +1,4 @@
-"""What filters judge: counted in full or not at all, bounded, and timed by samples."""
+"""Messages that filters judge are counted in full or not at all, bounded, and timed by samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of tables that cannot be had are refused before Spark starts, with the package that they need."""
+"""Formats that Spark has no package for are refused before it starts, and the package is named."""
 
 from __future__ import annotations
 
