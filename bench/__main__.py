@@ -21,37 +21,34 @@ from bench import spark as spark_comparison
 from bench.chain.paced import generator
 from bench.core import machine, report, versus
 from bench.core.awake import awake
-from bench.core.measure import Workload
 from bench.core.outcome import Outcome, Picture, publish
 from bench.core.peer import Peer
 from bench.core.rounds import SERVER, Rounds
+from bench.options import (
+    BeforeOption,
+    DataOption,
+    FsyncOption,
+    JsonOption,
+    OnlyOption,
+    OutOption,
+    PeersOption,
+    PythonOption,
+    QuickOption,
+    RateOption,
+    RoundsOption,
+    SecondsOption,
+    SizeOption,
+    choose,
+    console_for,
+    patience,
+)
 from bench.peers.floor import FloorPeer
 from bench.peers.kafka import KafkaBroker, missing_tools
 from bench.peers.treecast import TreecastPeer
+from bench.stock_command import stock
 
 app = typer.Typer(add_completion=False, help=__doc__)
-
-RoundsOption = Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")]
-SizeOption = Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")]
-OnlyOption = Annotated[list[str] | None, typer.Option(help="workloads whose name contains this")]
-QuickOption = Annotated[bool, typer.Option("--quick", help="one short round, to see that it works")]
-JsonOption = Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")]
-OutOption = Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")]
-PeersOption = Annotated[str, typer.Option(help="which of them, parted by commas")]
-SecondsOption = Annotated[float, typer.Option(min=0.1, help="how long each measured run takes, roughly")]
-RateOption = Annotated[
-    list[int] | None,
-    typer.Option(min=1, help="messages a second of latency runs; default: what the other side just sustains"),
-]
-PythonOption = Annotated[str, typer.Option(help="the Python whose treecast is measured; default: this one")]
-BeforeOption = Annotated[
-    str | None, typer.Option(help="the Python of an earlier build, measured in the same run: new to old")
-]
-FsyncOption = Annotated[str, typer.Option(help="Treecast's fsync policy; never is what Kafka's promises")]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(help="the folder under which data directories are made", exists=True, file_okay=False),
-]
+app.command()(stock)
 
 EARLIER = versus.earlier("Treecast")
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
@@ -91,19 +88,19 @@ def kafka(
     data: DataOption = None,
 ) -> None:
     """Treecast's Kafka face against Apache Kafka (one KRaft node)."""
-    console = _console(json)
+    console = console_for(json)
     if quick:
         rounds, records, size = 1, min(records, 200_000), size or [100]
     names = [name.strip() for name in peers.split(",")]
     if (missing := missing_tools()) and "kafka" in names:
         console.print(f"[red]Apache Kafka needs {' and '.join(missing)} on the PATH[/red]")
         raise typer.Exit(2)
-    chosen = _choose(kafka_comparison.workloads(records, tuple(size or (100, 1024)), quick), only, console)
+    chosen = choose(kafka_comparison.workloads(records, tuple(size or (100, 1024)), quick), only, console)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         found = _peers(names, treecast_python, fsync, Path(folder), console)
         if before_python is not None:
             found.append(TreecastPeer(python=before_python, fsync=fsync, parent=Path(folder), name=EARLIER))
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
         context = {
             "comparison": "kafka",
             "rounds": rounds,
@@ -136,11 +133,11 @@ def fabric(
     data: DataOption = None,
 ) -> None:
     """Two joined daemons against one, RabbitMQ federation, and two Kafka nodes with MirrorMaker 2."""
-    console = _console(json, 190)
+    console = console_for(json, 190)
     if quick:
         rounds, seconds, size, rate = 1, min(seconds, 2), size or [100], rate or [1_000]
     loads = fabric_comparison.workloads(seconds, size or (100, 1024), rate or fabric_comparison.RATES)
-    chosen = _choose(loads, only, console)
+    chosen = choose(loads, only, console)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         names = [name.strip() for name in peers.split(",")]
         try:
@@ -162,7 +159,7 @@ def fabric(
             "seconds": seconds,
             "left out": left_out,
         }
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
         run.run()
     rows = report.summarise(run.samples, "", "")
     slow = fabric_comparison.overloaded(rows, chosen)
@@ -201,7 +198,7 @@ def mqtt(
     from bench.peers.mosquitto import INSTALL, MosquittoPeer, TreecastMqttPeer, program
     from bench.workloads.mqtt import latencies, workloads
 
-    console = _console(json)
+    console = console_for(json)
     if quick:
         rounds, seconds, rate, connections = 1, min(seconds, 0.2), rate or [1_000], min(connections, 100)
     names = [name.strip() for name in peers.split(",")]
@@ -219,9 +216,9 @@ def mqtt(
         if before_python is not None:
             found.append(TreecastMqttPeer(python=before_python, parent=Path(folder), name=EARLIER))
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
-        chosen = _choose(loads, only, console)
+        chosen = choose(loads, only, console)
         settle = 0.5 if quick else 2.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
         context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
     _finish(run, found, context, out, json, console, "Mosquitto")
@@ -251,7 +248,7 @@ def mqtt_hosts(
     from bench.peers.mqtt_pairs import MosquittoBridge
 
     comparison = mqtt_hosts_comparison
-    console = _console(json, 170)
+    console = console_for(json, 170)
     if quick:
         rounds, seconds, rate = 1, min(seconds, 0.2), rate or [1_000]
     if program() is None:
@@ -267,9 +264,9 @@ def mqtt_hosts(
         bridge = MosquittoBridge(name=comparison.BRIDGE, parent=Path(folder))
         loads = [*comparison.workloads(seconds)]
         loads += comparison.latencies(bridge, rate, seconds, only, console.print)
-        chosen = _choose(loads, only, console)
+        chosen = choose(loads, only, console)
         settle = 0.5 if quick else 1.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
         context: dict[str, object] = {"comparison": "mqtt-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -304,19 +301,19 @@ def amqp(
 ) -> None:
     """Treecast's AMQP face against RabbitMQ."""
     comparison = amqp_comparison
-    console = _console(json)
+    console = console_for(json)
     if quick:
         rounds, seconds, rate, queued = 1, min(seconds, 0.2), rate or [1_000], min(queued, 2_000)
     names = _names(peers, console, rabbit="rabbitmq")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         found = comparison.peers(names, treecast_python, Path(folder), before_python)
-        chosen = _choose(
+        chosen = choose(
             comparison.loads(Path(folder), seconds, queued, rate, only, perf_test, console.print),
             only,
             console,
         )
         settle = 0.5 if quick else 2.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
         context: dict[str, object] = {"comparison": "amqp", "rounds": rounds, "seconds": seconds}
         run.run()
     _finish(run, found, context, out, json, console, comparison.THEIRS)
@@ -340,17 +337,17 @@ def amqp_hosts(
 ) -> None:
     """AMQP from a publisher beside one daemon to a queue's consumer beside another, against federation."""
     comparison = amqp_comparison
-    console = _console(json, 170)
+    console = console_for(json, 170)
     if quick:
         rounds, seconds, rate = 1, min(seconds, 0.2), rate or [1_000]
     names = _names(peers, console, rabbit="federation")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         found = comparison.host_peers(names, treecast_python, Path(folder), before_python)
-        chosen = _choose(
+        chosen = choose(
             comparison.host_loads(Path(folder), seconds, rate, only, console.print), only, console
         )
         settle = 0.5 if quick else 1.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
         context: dict[str, object] = {"comparison": "amqp-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -381,7 +378,7 @@ def switch(
     from bench import switch as comparison
     from bench.core.wires import Wires
 
-    console = _console(json)
+    console = console_for(json)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, Wires(outputs + 1) as wires:
         try:
             found = comparison.peers(peers.split(","), wires, treecast_python, ovs, Path(folder))
@@ -392,7 +389,7 @@ def switch(
             console.print(f"[red]{reason}[/red]")
             raise typer.Exit(2)
         loads = comparison.workloads(wires, tuple(payload or (100, 1000)), seconds)
-        run = Rounds(found, loads, rounds, settle=0.5, progress=console.print)
+        run = Rounds(found, loads, rounds, settle=0.5, patience=patience(False), progress=console.print)
         context = {"comparison": "switch", "rounds": rounds}
         run.run()
         run.samples = [one for one in run.samples if one.workload != SERVER]  # no ratio is asked of start-up
@@ -426,7 +423,7 @@ def spark(
     data: DataOption = None,
 ) -> None:
     """Spark: our source and sink against Spark's Kafka connector, on a daemon and on Apache Kafka."""
-    console = _console(json, 190)
+    console = console_for(json, 190)
     if only not in ("", spark_comparison.MICRO):
         console.print(f"[red]--only takes {spark_comparison.MICRO}[/red]")
         raise typer.Exit(2)
@@ -452,7 +449,7 @@ def spark(
         else:
             context["rows"] = rows
             chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
-            run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, progress=console.print)
+            run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
         run.run()
     shown = report.summarise(run.samples, "", "")
     outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))
@@ -481,7 +478,7 @@ def micro_fabric(
 ) -> None:
     """One stream between two processes, beside a bare loop of the same UDP bursts."""
     found = list(fabric_streams.rounds(treecast_python, messages, rounds))
-    console = _console(json)
+    console = console_for(json)
     if json:
         Console().print_json(data={"machine": machine.describe(), "rounds": found})
         return
@@ -506,28 +503,6 @@ def _names(peers: str, console: Console, rabbit: str) -> list[str]:
         console.print(f"[red]{reason}[/red]")
         raise typer.Exit(2)
     return names
-
-
-def _console(json: bool, width: int = 150) -> Console:
-    """Returns a console wide enough for the table even without a terminal; with JSON it writes to standard
-    error.
-    """
-    console = Console(stderr=json, highlight=False)
-    if not console.is_terminal:
-        console.width = max(console.width, width)
-    return console
-
-
-def _choose(workloads: list[Workload[Any]], only: list[str] | None, console: Console) -> list[Workload[Any]]:
-    chosen = []
-    for workload in workloads:
-        if only and not any(part.lower() in workload.name.lower() for part in only):
-            continue
-        if reason := workload.missing():
-            console.print(f"[yellow]left out:[/yellow] {workload.name}: {reason}")
-            continue
-        chosen.append(workload)
-    return chosen
 
 
 def _peers(names: list[str], python: str, fsync: str, folder: Path, console: Console) -> list[Peer]:

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SET = "TREECAST_BENCH_AWAKE"
+SPINNING = "idle processes spin"
 _LATENCY = Path("/dev/cpu_dma_latency")
 _IDLE_DRIVER = Path("/sys/devices/system/cpu/cpuidle/current_driver")
 _SPIN = """
@@ -55,7 +56,7 @@ def awake(wanted: bool = True) -> Iterator[str]:
         if stack.enter_context(polling()):
             os.environ[_SET] = "idle cores poll"
         elif stack.enter_context(spinning()):
-            os.environ[_SET] = "idle processes spin"
+            os.environ[_SET] = SPINNING
         try:
             yield how()
         finally:

@@ -72,6 +72,10 @@ class Workload(abc.ABC, Generic[P]):
         """Returns why it cannot run here, or an empty string."""
         return ""
 
+    def void(self, values: Values) -> str:
+        """Returns why these values of a run are no measurement of the peer, or an empty string."""
+        return ""
+
     @abc.abstractmethod
     def run(self, peer: P, number: int) -> Values:
         """Warms up, measures once; `number` counts the rounds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Outcome:
     `ratios`: set if one peer is compared with several, each with its own targets; otherwise rows have them.
 
     `builds`: ratios between two builds of Treecast, whatever else is compared.
+
+    A workload of which no round is valid gets no verdict.
     """
 
     run: Rounds
@@ -34,6 +36,16 @@ class Outcome:
     notes: Sequence[str] = ()
     builds: Sequence[Ratio] = ()
 
+    def __post_init__(self) -> None:
+        unproven = self.run.unproven
+        rows = [replace(row, void=True) if row.workload in unproven else row for row in self.rows]
+        object.__setattr__(self, "rows", rows)
+        for name in ("ratios", "builds"):
+            ratios: Sequence[Ratio] | None = getattr(self, name)
+            if ratios is not None:
+                judged = [replace(r, unsteady=True) if r.workload in unproven else r for r in ratios]
+                object.__setattr__(self, name, judged)
+
     @property
     def names(self) -> list[str]:
         return [peer.name for peer in self.peers]
@@ -42,6 +54,7 @@ class Outcome:
         settings = {peer.name: dict(peer.settings()) for peer in self.peers}
         context = {**self.context, "machine": machine.describe(), "peers": settings}
         context["failures"] = self.run.failures
+        context["void"] = self.run.notes
         if self.builds:
             context["builds"] = versus.as_json(self.builds)
         if self.ratios is None:
@@ -52,7 +65,7 @@ class Outcome:
     def markdown(self) -> str:
         table = report.as_markdown(self.rows, self.names, ratios=self.ratios is None)
         parts = [table, *(versus.as_markdown(ratios) for ratios in (self.ratios, self.builds) if ratios)]
-        return "\n".join([*parts, *(f"- {note}\n" for note in self.notes)])
+        return "\n".join([*parts, *(f"- {note}\n" for note in (*self.notes, *self.run.notes))])
 
     def show(self, console: Console) -> None:
         for peer in self.peers:
@@ -62,7 +75,7 @@ class Outcome:
         for ratios in (self.ratios, self.builds):
             if ratios:
                 console.print(versus.as_table(ratios))
-        for note in [*self.notes, *(f"failed: {failure}" for failure in self.run.failures)]:
+        for note in [*self.notes, *self.run.notes, *(f"failed: {failure}" for failure in self.run.failures)]:
             console.print(f"[red]{note}[/red]")
 
 

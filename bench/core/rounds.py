@@ -18,6 +18,7 @@ from .measure import (
     Workload,
 )
 from .peer import Peer
+from .quiet import Quiet, reason
 
 SERVER = "server"  # the workload that start-up and memory are filed under
 _MIB = 1 << 20
@@ -32,6 +33,13 @@ class Rounds:
     printed and kept in `failures`. An interrupted run keeps earlier rounds and records the interruption as a
     failure. `judged`: apply the targets of `measure` to start-up and memory, which are relative to Apache
     Kafka; otherwise only print them.
+
+    `patience`: seconds for which each turn waits for a quiet machine (`quiet`). A round of a workload in which
+    a turn began on a busy machine, or a peer missed what the workload asks, is **void** for all peers: its
+    values are taken out of `samples` into `voided`, and `notes` say why. If no round of a workload is left,
+    its values stay, its name is in `unproven`, and no verdict may be given.
+
+    `apart`: each workload gets a server of its own. `mirrored`: every second round goes backwards.
     """
 
     def __init__(
@@ -42,33 +50,76 @@ class Rounds:
         *,
         settle: float = 2.0,
         judged: bool = True,
+        apart: bool = False,
+        mirrored: bool = True,
+        patience: float = 0.0,
+        quiet: Quiet | None = None,
         progress: Progress = print,
     ) -> None:
-        self._peers, self._workloads, self._count = peers, workloads, count
+        self._peers, self._count = peers, count
         self._settle = settle
         self._judged = judged
+        self._mirrored = mirrored
+        self._turns = [[workload] for workload in workloads] if apart else [workloads]
+        self._quiet = quiet or Quiet(patience)
         self._progress = progress
+        self._void: dict[tuple[int, str], list[str]] = {}  # (round, workload) -> why
         self.samples: list[Sample] = []
+        self.voided: list[Sample] = []
+        self.unproven: set[str] = set()
+        self.notes: list[str] = []
         self.failures: list[str] = []
 
     def run(self) -> None:
         for peer in self._peers:
             peer.prepare()
+        self._run_all()
+        self._settle_void()
+
+    def _run_all(self) -> None:
         for number in range(1, self._count + 1):
-            turn = self._peers if number % 2 else list(reversed(self._peers))
+            backwards = self._mirrored and number % 2 == 0
+            turn = list(reversed(self._peers)) if backwards else self._peers
             try:
-                for peer in turn:
-                    self._progress(f"round {number}/{self._count}: {peer.name}")
-                    self._visit(peer, number)
+                for workloads in self._turns:
+                    for peer in turn:
+                        self._visit(peer, number, workloads)
             except (KeyboardInterrupt, SystemExit):
                 if number == 1:
                     raise
                 self.samples = [sample for sample in self.samples if sample.round < number]
+                self._void = {place: why for place, why in self._void.items() if place[0] < number}
                 self._fail(f"ended in round {number} of {self._count}: the figures are of those before")
                 return
 
-    def _visit(self, peer: Peer, number: int) -> None:
+    def _settle_void(self) -> None:
+        """Takes the values of void rounds out, unless a workload has no others."""
+        for workload in dict.fromkeys(sample.workload for sample in self.samples):
+            rounds = {sample.round for sample in self.samples if sample.workload == workload}
+            void = {number for number in rounds if (number, workload) in self._void}
+            self.notes += [
+                f"void: round {number}, {workload}: {'; '.join(self._void[number, workload])}"
+                for number in sorted(void)
+            ]
+            if void == rounds:
+                self.unproven.add(workload)
+                self.notes.append(f"no round of {workload} is valid: its figures compare nothing")
+                continue
+            out = [one for one in self.samples if one.workload == workload and one.round in void]
+            self.voided += out
+            self.samples = [one for one in self.samples if one not in out]
+
+    def _declare_void(self, number: int, workload: str, why: str) -> None:
+        self._void.setdefault((number, workload), []).append(why)
+        self._progress(f"  VOID {workload}: {why}")
+
+    def _visit(self, peer: Peer, number: int, workloads: Sequence[Workload[Any]]) -> None:
         os.sync()  # a start must not wait for dirty pages of the previous peer
+        load = self._quiet.wait()
+        self._progress(f"round {number}/{self._count}: {peer.name}; load average {load:.2f}")
+        if why := reason(load):
+            for workload in workloads:
+                self._declare_void(number, workload.name, f"{peer.name}: {why}")
         try:
             started = peer.start()
         except Exception as error:
@@ -79,7 +130,7 @@ class Rounds:
             if not peer.is_floor:
                 self._note_server(peer, number, START_UP, started)
                 self._note_server(peer, number, IDLE_MEMORY, peer.memory().resident / _MIB)
-            for workload in self._workloads:
+            for workload in workloads:
                 if workload.floor or not peer.is_floor:
                     self._load(peer, number, workload)
             if not peer.is_floor:
@@ -103,6 +154,8 @@ class Rounds:
             self._note(peer, number, workload.name, metric, value)
             shown.append(f"{metric.name} {value:,.4g} {metric.unit}")
         self._progress(f"  {workload.name}: {', '.join(shown)}")
+        if why := workload.void(values):
+            self._declare_void(number, workload.name, f"{peer.name}: {why}")
 
     def _fail(self, failure: str) -> None:
         self.failures.append(failure)

@@ -1,11 +1,15 @@
-"""Jars named in a POM, fetched once by Maven into `.cache`."""
+"""Jars named in a POM, fetched once by Maven into `.cache`, and sources of ours compiled against them."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import re
 import shutil
 import subprocess
+import tempfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,9 +45,9 @@ class Jars:
         stamp = self.folder / _STAMP
         return stamp.exists() and stamp.stat().st_mtime >= self.pom.stat().st_mtime
 
-    def missing_tools(self) -> list[str]:
+    def missing_tools(self, *more: str) -> list[str]:
         """Returns which programs are not here: running takes `java`, and `mvn` while jars are missing."""
-        needed = ["java"] if self.present else ["java", "mvn"]
+        needed = ["java", *more] if self.present else ["java", *more, "mvn"]
         return [name for name in needed if shutil.which(name) is None]
 
     def ensure(self) -> list[Path]:
@@ -73,3 +77,25 @@ class Jars:
             said = next((line for line in done.stdout.splitlines() if "Could not" in line), said)
             raise RuntimeError(f"Maven could not fetch the jars of {self.what}: {said}")
         (folder / _STAMP).touch()
+
+
+def compiled(jars: Jars, sources: Sequence[Path]) -> Path:
+    """Returns the folder with what `javac` makes of `sources`; made once for each text of them.
+
+    Raises RuntimeError with the compiler's words if it refuses them.
+    """
+    text = b"".join(path.read_bytes() for path in sources)
+    found = jars.folder / "classes" / f"{zlib.crc32(text):08x}"
+    if not found.is_dir():
+        path = ":".join(map(str, jars.ensure()))
+        with tempfile.TemporaryDirectory(dir=jars.folder) as folder:
+            made = Path(folder) / "made"
+            command = ["javac", "-encoding", "UTF-8", "-cp", path, "-d", str(made), *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, check=False, text=True)
+            if done.returncode != 0:
+                names = ", ".join(path.name for path in sources)
+                raise RuntimeError(f"javac refused {names}:\n{done.stderr[-4000:]}")
+            found.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(found)
+    return found

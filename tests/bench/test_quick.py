@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from bench.java import jars
 from bench.peers.kafka import missing_tools
 from bench.peers.rabbitmq import Federation, missing
 
@@ -168,3 +169,20 @@ def test_amqp_messages_go_from_one_daemon_to_another(tmp_path):
     document = json.loads((tmp_path / "bench-amqp-hosts.json").read_text())
     assert document["failures"] == []
     assert {row["workload"] for row in document["summary"]} > {"auto-ack, 100 B, one queue"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", ["kafka", "amqp", "mqtt"])
+def test_stock_clients_load_each_face(tmp_path, require, face):
+    require(not jars.missing_tools(), "needs java, javac and mvn")
+    done = run(tmp_path, "--faces", face, "--sides", "ours", "--seconds", "1", comparison=("stock",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / f"bench-stock-{face}.json").read_text())
+    assert document["failures"] == []
+    found = {(row["workload"], row["metric"]): row["peers"]["Treecast"] for row in document["summary"]}
+    loads = {workload for workload, metric in found if metric == "received by each"}
+    assert len(loads) == (3 if face == "kafka" else 1)
+    for load in loads:
+        assert found[load, "server CPU"]["median"] > 0
+        assert found[load, "end-to-end p99"]["median"] > 0
+    assert "load average" in done.stdout

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-import tempfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from bench.peers.maven import compiled
 
 from .jars import HERE, JARS, class_path
 
@@ -72,19 +71,7 @@ def tool_command(
 
 def own_classes(source: str) -> Path:
     """The folder with what `javac` makes of a source beside this file."""
-    path = HERE / source
-    found = JARS.folder / "classes" / f"{zlib.crc32(path.read_bytes()):08x}"
-    if not found.is_dir():
-        with tempfile.TemporaryDirectory(dir=JARS.folder) as folder:
-            made = Path(folder) / "made"
-            command = ["javac", "-encoding", "UTF-8", "-cp", class_path(), "-d", str(made), str(path)]
-            done = subprocess.run(command, capture_output=True, check=False, text=True)
-            if done.returncode != 0:
-                raise RuntimeError(f"javac refused {source}:\n{done.stderr[-4000:]}")
-            found.parent.mkdir(exist_ok=True)
-            with contextlib.suppress(OSError):  # another process was faster
-                made.rename(found)
-    return found
+    return compiled(JARS, [HERE / source])
 
 
 def run_tool(

@@ -4,6 +4,7 @@ import pytest
 from bench.core.measure import THROUGHPUT, Workload
 from bench.core.peer import Peer
 from bench.core.process import Memory
+from bench.core.quiet import Quiet
 from bench.core.rounds import SERVER, Rounds
 
 
@@ -57,6 +58,7 @@ def journal(monkeypatch) -> list[str]:
 
 
 def rounds(peers, workloads, count, **options):
+    options.setdefault("quiet", Quiet(load=lambda: 0.0, spinners=0))
     return Rounds(peers, workloads, count, settle=0, progress=lambda _: None, **options)
 
 
@@ -127,3 +129,58 @@ def test_who_ends_it_in_the_first_round_has_nothing(journal):
     with pytest.raises(KeyboardInterrupt):
         run.run()
     assert journal[-1] == "stop b"
+
+
+class Missed(Counting):
+    """Misses its rate in these rounds, at the peer `b`."""
+
+    def __init__(self, name: str, *rounds: int) -> None:
+        super().__init__(name)
+        self._rounds = rounds
+
+    def run(self, peer: Peer, number: int):
+        return {THROUGHPUT: -1.0 if peer.name == "b" and number in self._rounds else 10.0 * number}
+
+    def void(self, values) -> str:
+        return "too slow" if values[THROUGHPUT] < 0 else ""
+
+
+def test_each_workload_may_get_servers_of_its_own_in_an_order_that_stays(journal):
+    peers = [RecordedPeer("a", journal), RecordedPeer("b", journal)]
+    run = rounds(peers, [Counting("one"), Counting("two")], 2, apart=True, mirrored=False)
+    run.run()
+    assert [entry.removeprefix("start ") for entry in journal if entry.startswith("start")] == ["a", "b"] * 4
+
+
+def test_a_round_in_which_one_side_misses_its_rate_is_void_for_both(journal):
+    peers = [RecordedPeer("a", journal), RecordedPeer("b", journal)]
+    run = rounds(peers, [Missed("paced", 2), Counting("free")], 3)
+    run.run()
+    assert {(s.peer, s.round) for s in run.samples if s.workload == "paced"} == {
+        (peer, number) for peer in "ab" for number in (1, 3)
+    }
+    assert {s.round for s in run.samples if s.workload == "free"} == {1, 2, 3}
+    assert {(s.workload, s.round) for s in run.voided} == {("paced", 2)}
+    assert run.notes == ["void: round 2, paced: b: too slow"]
+    assert not run.unproven
+
+
+def test_a_round_that_begins_on_a_busy_machine_is_void(journal):
+    loads = iter([0.2, 1.5])
+    run = rounds(
+        [RecordedPeer("a", journal)],
+        [Counting("load")],
+        2,
+        quiet=Quiet(load=lambda: next(loads), spinners=0),
+    )
+    run.run()
+    assert [s.round for s in run.samples if s.workload == "load"] == [1]
+    assert run.notes == ["void: round 2, load: a: the load average was 1.50 at its start, over 1"]
+
+
+def test_values_of_void_rounds_alone_are_kept_without_a_verdict(journal):
+    run = rounds([RecordedPeer("b", journal)], [Missed("paced", 1)], 1)
+    run.run()
+    assert [s.value for s in run.samples if s.workload == "paced"] == [-1.0]
+    assert run.unproven == {"paced"}
+    assert run.notes[-1] == "no round of paced is valid: its figures compare nothing"

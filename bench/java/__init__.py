@@ -1,0 +1,1 @@
+"""The load of `python -m bench stock`: Java programs on the stock client libraries of each protocol."""
