@@ -262,12 +262,14 @@ class Parts:
 
 def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:
     try:
-        return Tables(directory.tables, settings.fsync)
+        return Tables(directory.tables, settings.fsync, logged=True)
     except sqlite3.Error as error:
         raise DataDirectoryError(
             f"{directory.tables} cannot be opened ({error}): restore it,"
             " or give another directory with --data"
         ) from error
+    except TreecastError as error:
+        raise DataDirectoryError(error.detail) from error
 
 
 def _least_epoch(tables: Tables, directory: DataDirectory) -> int:

@@ -6,6 +6,7 @@ run              the number of the last run: the count of openings, unless it wa
 runs, stamp      the ids of its runs, and how far the present one has come: `model.runs`
 clean-shutdown   exists after an orderly close, removed while a daemon runs
 tables.sqlite    `storage.tables`
+tables.log/      the log of changes in front of it: `storage.table_log`
 logs/            one directory per partition
 summaries/       what a start trusts about the logs: `storage.summaries`
 pubsub/          the journal of publish/subscribe: `pubsub.journal`

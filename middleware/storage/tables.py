@@ -10,6 +10,12 @@ point; the fsync policy decides about power loss:
 
 With `interval` and `never`, commits are written on the event loop and checkpoints are made beside it, as they
 wait for the disk.
+
+**Logged** tables have a log of changes in front of the database (`table_log`), in the folder `X.log` beside
+`X.sqlite`: a commit is one block at its end, which costs a fraction of a transaction and no thread. The fsync
+policy then applies to the log. The last values of the changed keys are folded into the database beside the
+loop when the log has grown, and at closing. Whoever opens the tables, logged or not, first folds a log that
+is left.
 """
 
 from __future__ import annotations
@@ -17,18 +23,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
-
-from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .disk import Disk
+from .disk import Disk, refused
 from .settings import FsyncPolicy
+from .table_log import Change, TableLog
+
+__all__ = ["Change", "Tables"]
 
 SYNCHRONOUS: Final = {
     FsyncPolicy.NEVER: "NORMAL",
@@ -38,22 +45,28 @@ SYNCHRONOUS: Final = {
 _CHECKPOINT_AT: Final = 1000  # pages written since the last checkpoint, as SQLite's own default
 _CHECKPOINT_ON_LOOP: Final = 16_000  # pages in the write-ahead log, where nobody has called `force` for long
 _PAGE: Final = 4096
+_FOLD_AT: Final = 16 * 1024 * 1024  # bytes of the log of changes
+_LOG, _FOLDED = "log", "folded"  # the row with the number of the last block that the database has
 
 _log = Log(__name__)
 
 
-class Change(Struct, frozen=True):
-    """Sets `key` of `table` to `value`, or removes it if `value` is None."""
-
-    table: str
-    key: str
-    value: bytes | None
-
-
 class Tables:
-    """The tables of one daemon. Raises STORAGE if the disk refuses; no change is then written partially."""
+    """The tables of one daemon. Raises STORAGE if the disk refuses; no change is then written partially.
 
-    def __init__(self, path: Path, fsync: FsyncPolicy, disk: Disk | None = None) -> None:
+    `logged`: with a log of changes in front, for tables that change with every request. `fold_at`: its size
+    in bytes from which it is folded.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fsync: FsyncPolicy,
+        disk: Disk | None = None,
+        *,
+        logged: bool = False,
+        fold_at: int = _FOLD_AT,
+    ) -> None:
         self._path = path
         self._fsync = fsync
         self._disk = disk or Disk()
@@ -75,14 +88,44 @@ class Tables:
         self._writer: ThreadPoolExecutor | None = None
         self._queued: list[tuple[Sequence[Change], asyncio.Future[None]]] = []
         self._drain_task: asyncio.Task[None] | None = None
+        self._fold_at = fold_at
+        self._folder: ThreadPoolExecutor | None = None
+        self._fold_job: Future[None] | None = None
+        self._log: TableLog | None = None
+        try:
+            self._open_log(logged)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _open_log(self, logged: bool) -> None:
+        """Folds a log that an earlier process has left, and keeps it open if it is to be used."""
+        directory = str(self._path.with_suffix(".log"))
+        if not logged and not os.path.isdir(directory):
+            return
+        folded = int(self.get(_LOG, _FOLDED) or b"0")
+        self._log = TableLog(directory, self._disk, syncs=self._fsync is not FsyncPolicy.NEVER, folded=folded)
+        if self._log.recent:
+            self._fold_now(self._log)
+        if not logged:
+            self._log.close()
+            self._log = None
 
     def load(self, table: str) -> dict[str, bytes]:
         """Returns a whole table, for its owner at start."""
-        rows = self._database.execute("SELECT key, value FROM entries WHERE tab = ?", (table,))
-        return {key: bytes(value) for key, value in rows}
+        found = self._database.execute("SELECT key, value FROM entries WHERE tab = ?", (table,))
+        rows = {key: bytes(value) for key, value in found}
+        if self._log is not None:
+            self._log.overlay(table, rows)
+        return rows
 
     def get(self, table: str, key: str) -> bytes | None:
         """Returns one row."""
+        log = self._log
+        if log is not None:
+            for changes in (log.recent, log.folding):
+                if (table, key) in changes:
+                    return changes[table, key]
         row = self._database.execute(
             "SELECT value FROM entries WHERE tab = ? AND key = ?", (table, key)
         ).fetchone()
@@ -90,6 +133,22 @@ class Tables:
 
     def write(self, changes: Sequence[Change]) -> None:
         """Writes `changes` as one transaction, at once. The last change of a key counts."""
+        if self._log is None:
+            self._write_rows(changes)
+            return
+        self._log.append(changes)
+        self._unforced = True
+        if self._fsync is FsyncPolicy.BATCH:
+            self._sync_now(self._log)
+
+    def _sync_now(self, log: TableLog) -> None:
+        try:
+            log.begin_sync().run()
+        except OSError as error:
+            raise refused(error, f"write {self._path}") from error
+
+    def _write_rows(self, changes: Sequence[Change]) -> None:
+        """Writes `changes` into the database."""
         changes = list({(change.table, change.key): change for change in changes}.values())
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -115,6 +174,7 @@ class Tables:
         """
         if self._fsync is not FsyncPolicy.BATCH:
             self.write(changes)
+            self._fold_if_due()
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queued.append((changes, done))
@@ -124,13 +184,11 @@ class Tables:
 
     async def _drain(self) -> None:
         """Writes the queue, a group at a time, until it is empty."""
-        writer = self._thread()
-        loop = asyncio.get_running_loop()
         while self._queued:
             group, self._queued = self._queued, []
             error: BaseException | None = None
             try:
-                await loop.run_in_executor(writer, self.write, [c for changes, _ in group for c in changes])
+                await self._store([change for changes, _ in group for change in changes])
             except TreecastError as refused:
                 error = refused
             for _, done in group:
@@ -140,6 +198,20 @@ class Tables:
                     else:
                         done.set_exception(error)
         self._drain_task = None
+
+    async def _store(self, changes: Sequence[Change]) -> None:
+        """Writes `changes` and forces them to the disk, waiting for it on a thread."""
+        loop = asyncio.get_running_loop()
+        if self._log is None:
+            await loop.run_in_executor(self._thread(), self._write_rows, changes)
+            return
+        self._log.append(changes)
+        ticket = self._log.begin_sync()
+        try:
+            await loop.run_in_executor(self._thread(), ticket.run)
+        except OSError as error:
+            raise refused(error, f"write {self._path}") from error
+        self._fold_if_due()
 
     def _thread(self) -> ThreadPoolExecutor:
         if self._writer is None:
@@ -156,24 +228,42 @@ class Tables:
             return
         # Before the sync runs: what is written meanwhile has to be forced by the next one.
         self._unforced = False
-        self._forcing = asyncio.get_running_loop().run_in_executor(self._thread(), self._force)
+        force: Callable[[], None] = self._force
+        if self._log is not None:
+            if self._fsync is FsyncPolicy.NEVER:
+                return
+            try:
+                force = self._log.begin_sync().run
+            except TreecastError as error:
+                self._not_forced(error)
+                return
+        self._forcing = asyncio.get_running_loop().run_in_executor(self._thread(), force)
         self._forcing.add_done_callback(self._forced)
 
     def _forced(self, done: asyncio.Future[None]) -> None:
         self._forcing = None
         error = done.exception() if not done.cancelled() else None
         if error is not None:
-            self._unforced = True
-            _log.error("tables cannot be forced to the disk", path=self._path, error=error)
+            self._not_forced(error)
+
+    def _not_forced(self, error: BaseException) -> None:
+        self._unforced = True
+        _log.error("tables cannot be forced to the disk", path=self._path, error=error)
 
     def _force(self) -> None:
         """Runs on the writer's thread. Raises OSError or sqlite3.Error."""
         if self._fsync is FsyncPolicy.INTERVAL:
-            # SQLite locks the database file and the -shm file; closing another descriptor of the log is safe
-            self._disk.sync_path(f"{self._path}-wal")
-            if not self._entry_forced:
-                self._disk.sync_directory(os.path.dirname(self._path) or ".")
-                self._entry_forced = True
+            self._force_database()
+        self._checkpoint_if_due()
+
+    def _force_database(self) -> None:
+        # SQLite locks the database file and the -shm file; closing another descriptor of the log is safe
+        self._disk.sync_path(f"{self._path}-wal")
+        if not self._entry_forced:
+            self._disk.sync_directory(os.path.dirname(self._path) or ".")
+            self._entry_forced = True
+
+    def _checkpoint_if_due(self) -> None:
         if self._pages >= _CHECKPOINT_AT:
             self._pages = 0
             self._checkpoint()
@@ -185,10 +275,72 @@ class Tables:
             self._checkpoints = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._checkpoints.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
+    # --- folding the log into the database
+
+    def _fold_if_due(self) -> None:
+        """Begins a fold beside the loop if the log has grown and none is running."""
+        log = self._log
+        if log is None or self._fold_job is not None or log.size < self._fold_at:
+            return
+        try:
+            number, changes = log.begin_fold()
+        except TreecastError as error:
+            _log.error("log of the tables cannot be folded", path=self._path, error=error)
+            return
+        if self._folder is None:  # not the writer's thread: commits that wait for the disk do not wait for it
+            self._folder = ThreadPoolExecutor(1, "tables-fold")
+        self._fold_job = self._folder.submit(self._fold, number, changes)
+        asyncio.wrap_future(self._fold_job).add_done_callback(self._folded)
+
+    def _fold(self, number: int, changes: list[Change]) -> None:
+        """Runs on a thread of its own. Raises TreecastError, OSError or sqlite3.Error."""
+        self._write_rows([*changes, Change(_LOG, _FOLDED, b"%d" % number)])
+        self._force_database()  # under every policy: without its blocks the database has to be whole
+        self._checkpoint_if_due()
+
+    def _folded(self, done: asyncio.Future[None]) -> None:
+        error = done.exception() if not done.cancelled() else None
+        if self._log is None or self._fold_job is None:
+            return  # closed meanwhile
+        self._fold_job = None
+        self._log.end_fold(stored=error is None)
+        if error is not None:
+            _log.error("log of the tables cannot be folded", path=self._path, error=error)
+
+    def _fold_now(self, log: TableLog) -> None:
+        """Folds what the log holds, at once. Raises STORAGE; the log then keeps everything."""
+        number, changes = log.begin_fold()
+        stored = False
+        try:
+            self._fold(number, changes)
+            stored = True
+        except OSError as error:
+            raise refused(error, f"write {self._path}") from error
+        finally:
+            log.end_fold(stored=stored)
+
+    def _close_log(self, log: TableLog) -> None:
+        """Folds the log, so that the database alone has everything. A disk that refuses leaves the log."""
+        if self._folder is not None:
+            self._folder.shutdown()
+        if self._fold_job is not None:
+            error = self._fold_job.exception()
+            self._fold_job = None
+            log.end_fold(stored=error is None)
+        try:
+            if log.recent:
+                self._fold_now(log)
+        except TreecastError as error:
+            _log.error("log of the tables cannot be folded", path=self._path, error=error)
+        log.close()
+
     def close(self) -> None:
         """Closes the tables, with everything on disk under every policy. Safe to call twice."""
         if self._writer is not None:
             self._writer.shutdown()
+        if self._log is not None:
+            self._close_log(self._log)
+            self._log = None
         if self._checkpoints is not None:
             self._checkpoints.close()
         self._database.close()  # the last connection makes a checkpoint
