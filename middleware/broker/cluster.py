@@ -228,6 +228,25 @@ TRANSACTIONS: Final[Kind[TransactionHome]] = Kind(HomeKind.TRANSACTION)
 KINDS: Final[tuple[Kind[Any], ...]] = (GROUPS, TRANSACTIONS)
 
 
+# Called once with the refused partitions, or with the error that refused all of them.
+CommitAnswer = Callable[[PartitionErrors, TreecastError | None], None]
+
+
+class GroupsAtOnce(Protocol):
+    """What consumers repeat with each poll, for groups whose home is this host: calls of `GroupHome` without
+    coroutines. Both raise a refusal of the request as a whole."""
+
+    def heartbeat(self, group_id: str, member: MemberIdentity) -> bool:
+        """As `GroupHome.heartbeat`. Returns False where that one has to be asked, because the answer has to
+        wait."""
+
+    def commit(
+        self, group_id: str, member: MemberIdentity, offsets: OffsetCommits, answer: CommitAnswer
+    ) -> None:
+        """As `GroupHome.commit_offsets`: calls `answer` when the home has the offsets on disk, also before it
+        returns if nothing is to be written."""
+
+
 class Definitions(Protocol):
     """The topics of the cluster. Reads are local and immediate; changes may wait."""
 
@@ -283,6 +302,9 @@ class Cluster(Leaders, Protocol):
 
     def home(self, kind: Kind[T], id: str) -> T:
         """Returns the owner of a group id, a transactional id, or another id that has a home."""
+
+    def groups_at_once(self, group_id: str) -> GroupsAtOnce | None:
+        """Returns what answers the repeated requests of a group; None if its home is not this host."""
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
 

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity
 
-from .cluster import Definitions, Kind, PartitionLeader
+from .cluster import Definitions, GroupsAtOnce, Kind, PartitionLeader
 from .parts import LocalParts
 from .pubsub import NoReach, Reach
 from .values import GroupListing, TransactionListing
@@ -24,6 +24,7 @@ class LocalCluster:
         self._parts = parts
         self._homes = parts.homes
         self._events = NoReach(parts.pubsub.hub.shares)
+        self._at_once: GroupsAtOnce = parts.groups.at_once
         self._views = Views(parts.registry, self, parts.counters)
 
     @property
@@ -49,6 +50,9 @@ class LocalCluster:
 
     def home(self, kind: Kind[T], id: str) -> T:
         return cast(T, self._homes[kind.kind])
+
+    def groups_at_once(self, group_id: str) -> GroupsAtOnce:
+        return self._at_once
 
     async def list_groups(self) -> Sequence[GroupListing]:
         return self._parts.groups.list_groups()

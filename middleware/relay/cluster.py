@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol, TypeVar
 
-from treecast.middleware.broker.cluster import Definitions, Kind, PartitionLeader
+from treecast.middleware.broker.cluster import Definitions, GroupsAtOnce, Kind, PartitionLeader
 from treecast.middleware.broker.pubsub import Reach
 from treecast.middleware.broker.queues import Reach as QueueReach
 from treecast.middleware.broker.values import GroupListing, TransactionListing
@@ -52,6 +52,9 @@ class AllHomes(Protocol):
     """Homes of every kind, and ids for producers without a home."""
 
     def home(self, kind: Kind[T], id: str) -> T: ...
+
+    def groups_at_once(self, group_id: str) -> GroupsAtOnce | None:
+        """Returns what answers the repeated requests of a group; None if its home is not this host."""
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]:
         """Returns the groups of all reachable hosts."""
@@ -142,6 +145,9 @@ class RelayCluster:
 
     def home(self, kind: Kind[T], id: str) -> T:
         return self._homes.home(kind, id)
+
+    def groups_at_once(self, group_id: str) -> GroupsAtOnce | None:
+        return self._homes.groups_at_once(group_id)
 
     async def list_groups(self) -> Sequence[GroupListing]:
         return await self._homes.list_groups()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from treecast.middleware.broker import BrokerSettings, Cluster, Leaders, LongPolls, PartitionLeader
+from treecast.middleware.broker.access import Granted
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
@@ -25,6 +26,7 @@ from .handlers.api_versions import refuse_unknown_version
 from .handlers.base import AutoCreations, Fields, Message, rows_of
 from .handlers.fetch import TopicNames, fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
+from .handlers.repeated import commit, heartbeat
 from .log_in import LogIn, State
 from .messages import MalformedMessage
 from .rights import check_whole
@@ -209,6 +211,10 @@ class Dispatcher:
             return fetch(
                 leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
             )
+        if key == v.OFFSET_COMMIT or key == v.HEARTBEAT:
+            answer = self._repeated(header, frame, log_in.granted if closed else None)
+            if answer is not None:
+                return answer
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         if len(frame) >= _APART_BYTES and key not in _FEW_FIELDS:
@@ -226,7 +232,23 @@ class Dispatcher:
             return refuse_old_produce(header, frame)
         raise Refused(f"{api.name} version {version}; {api.first} to {api.last} are served", late=True)
 
-    # --- everything but Produce and Fetch
+    def _repeated(
+        self, header: RequestHeader, frame: memoryview, granted: Granted | None
+    ) -> list[Chunk] | Pending | None:
+        """Serves what consumers repeat with each poll; None if it is left to the API's handler."""
+        if len(frame) >= _APART_BYTES:
+            return None
+        try:
+            if header.api_key == v.HEARTBEAT:
+                return heartbeat(self._cluster, granted, header, frame)
+            return commit(self._cluster, granted, header, frame)
+        except CodecError:
+            raise
+        except Exception as error:  # the handler tries again, and answers in the API's own form
+            _log.error("request failed", trace=error, request=_APIS[header.api_key].name)
+            return None
+
+    # --- all other requests
 
     def _handle(self, peer: Peer, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
         request = decode_request(header.api_key, header.api_version, frame[header.body :])

@@ -32,6 +32,7 @@ from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 from treecast.middleware.storage.tables import Change
 
 from . import joining, syncing
+from .at_once import RepeatedRequests
 from .config import altered
 from .consumer import classic as classic_members
 from .consumer.group import ConsumerGroup, check_request
@@ -65,6 +66,7 @@ class GroupCoordinator:
         self._settings = loaded.settings
         self._counters = loaded.counters
         self._guard = guard
+        self.at_once = RepeatedRequests(loaded)
 
     def use(self, store: HomeStore, guard: OffsetGuard) -> None:
         """Sets what knows which groups and transactions have their home here. Call before loading."""
@@ -110,17 +112,9 @@ class GroupCoordinator:
         return synced
 
     async def heartbeat(self, group_id: str, member: MemberIdentity) -> None:
-        self.loaded.check(group_id)
-        entry = self.loaded.entries.get(group_id)
-        if entry is None:
-            raise TreecastError(Fault.UNKNOWN_MEMBER)
-        if isinstance(entry.group, ConsumerGroup):
+        if not self.at_once.heartbeat(group_id, member):
+            entry = self.loaded.entries[group_id]
             await self._consumers(entry, lambda g, now: classic_members.heartbeat(g, member, now))
-            return
-        try:
-            entry.group.heartbeat(member, self.loaded.now())
-        finally:
-            self.loaded.schedule(entry)
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
         """Answers once the change is on disk. The first join turns a group of classic consumers into a group
@@ -188,22 +182,9 @@ class GroupCoordinator:
         self, group_id: str, member: MemberIdentity, offsets: OffsetCommits
     ) -> PartitionErrors:
         """Answers once the offsets are on disk. Accepts an empty group id, as Kafka does."""
-        self.loaded.check(group_id, may_be_empty=True)
-        if group_id not in self.loaded.entries and member.generation >= 0:
-            raise TreecastError(Fault.ILLEGAL_GENERATION)
-        entry = self.loaded.entry(group_id)
-        try:
-            entry.group.check_commit(member, self.loaded.now(), in_transaction=False)
-            taken, refused = split_by_metadata(offsets, self._settings.offset_metadata_max)
-            if taken:
-                records, changes = entry.offsets.begin_commit(
-                    taken, self.loaded.now_ms(), self.loaded.next_order()
-                )
-                await self.loaded.write(entry, changes, partial(entry.offsets.end_commit, records))
-        finally:
-            self.loaded.follow(entry)
-        self._counters.committed_offsets += len(taken)
-        return refused
+        answered: asyncio.Future[PartitionErrors] = asyncio.get_running_loop().create_future()
+        self.at_once.commit(group_id, member, offsets, partial(_settle, answered))
+        return await answered
 
     async def fetch_offsets(
         self,
@@ -337,3 +318,14 @@ class GroupCoordinator:
             return changes, False
         entry.group.forget(self.loaded.now())
         return [*changes, *self.loaded.forget(entry.group.group_id, entry)], True
+
+
+def _settle(
+    answered: asyncio.Future[PartitionErrors], refused: PartitionErrors, error: TreecastError | None
+) -> None:
+    if answered.done():
+        return  # the requester has gone
+    if error is None:
+        answered.set_result(refused)
+    else:
+        answered.set_exception(error)

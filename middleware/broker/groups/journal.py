@@ -22,9 +22,12 @@ Written = asyncio.Future[TreecastError | None]
 
 
 class _Gathered(Struct):
-    """One group's changes since the last commit began. The last change of a key counts."""
+    """One group's changes since the last commit began. The last change of a key counts.
 
-    written: Written
+    `written`: made once somebody waits for it, as most commits are answered by their callback alone.
+    """
+
+    written: Written | None = None
     changes: dict[tuple[str, str], Change] = {}
     done: list[Done] = []
     forget: bool = False
@@ -55,15 +58,24 @@ class Journal:
         `epoch` is the epoch of this host as the group's home. The future gets the same result after `done`.
         Callers share the future and must shield it. `forget` as in `HomeWrite`.
         """
+        gathered = self._gather(group_id, epoch, changes, done)
+        gathered.forget = forget
+        if gathered.written is None:
+            gathered.written = asyncio.get_running_loop().create_future()
+        return gathered.written
+
+    def add(self, group_id: str, epoch: int, changes: Sequence[Change], done: Done) -> None:
+        """As `submit`, for callers that `done` is enough for."""
+        self._gather(group_id, epoch, changes, done)
+
+    def _gather(self, group_id: str, epoch: int, changes: Sequence[Change], done: Done) -> _Gathered:
         gathered = self._gathered.get((group_id, epoch))
         if gathered is None:
-            gathered = _Gathered(asyncio.get_running_loop().create_future())
-            self._gathered[group_id, epoch] = gathered
+            gathered = self._gathered[group_id, epoch] = _Gathered()
         gathered.add(changes, done)
-        gathered.forget = forget
         if self._task is None:
             self._task = asyncio.create_task(self._write_all())
-        return gathered.written
+        return gathered
 
     async def drain(self) -> None:
         """Returns once all submitted changes are written."""
@@ -105,4 +117,5 @@ def _tell(group: _Gathered, error: TreecastError | None) -> None:
             call(error)
         except Exception:
             log.exception("callback of a write failed")
-    group.written.set_result(error)
+    if group.written is not None:
+        group.written.set_result(error)

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from treecast.middleware.api.entries import HomeEntry, HomeKind, Presence, home_key
 from treecast.middleware.api.lasting import BackOff, lasting
-from treecast.middleware.broker.cluster import Kind
+from treecast.middleware.broker.cluster import GroupsAtOnce, Kind
 from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.transactions.parts import home_name
@@ -159,6 +159,10 @@ class Homes:
 
     def home(self, kind: Kind[T], id: str) -> T:
         return cast(T, self._routed[kind.kind])
+
+    def groups_at_once(self, group_id: str) -> GroupsAtOnce | None:
+        here = HomeName(HomeKind.GROUP, group_id) in self.keeper.owned
+        return self._parts.groups.at_once if here else None
 
     async def new_producer(self) -> ProducerIdentity:
         return ProducerIdentity(await self._parts.producer_ids.take(), 0)
