@@ -70,14 +70,15 @@ def _may(granted: Granted | None, group_id: str) -> bool:
 def _offsets(
     cluster: Cluster, granted: Granted | None, request: CommitRequest
 ) -> dict[TopicPartition, CommittedOffset] | None:
-    """Returns the commits of a request; None if a partition is refused, or if there are many of them."""
+    """Returns the commits of a request; None if a partition is refused, if a topic has none or comes twice, or
+    if there are many of them."""
     if len(request.partitions) > _MOST or len(set(request.topics)) < len(request.topics):
         return None
     offsets: dict[TopicPartition, CommittedOffset] = {}
     first = 0
     for topic, count in zip(request.topics, request.counts, strict=True):
         known = visible_topic(cluster, topic)
-        if known is None or not (granted is None or granted.would(Operation.READ, ResourceKind.TOPIC, topic)):
+        if count == 0 or known is None or not (granted is None or granted.would(Operation.READ, ResourceKind.TOPIC, topic)):
             return None
         for place in range(first, first + count):
             index = request.partitions[place]
