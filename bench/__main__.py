@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -100,7 +100,14 @@ def kafka(
         found = _peers(names, treecast_python, fsync, Path(folder), console)
         if before_python is not None:
             found.append(TreecastPeer(python=before_python, fsync=fsync, parent=Path(folder), name=EARLIER))
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=0.5 if quick else 2.0,
+            patience=patience(quick),
+            progress=console.print,
+        )
         context = {
             "comparison": "kafka",
             "rounds": rounds,
@@ -159,7 +166,14 @@ def fabric(
             "seconds": seconds,
             "left out": left_out,
         }
-        run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=0.5 if quick else 2.0,
+            patience=patience(quick),
+            progress=console.print,
+        )
         run.run()
     rows = report.summarise(run.samples, "", "")
     slow = fabric_comparison.overloaded(rows, chosen)
@@ -218,7 +232,15 @@ def mqtt(
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
         chosen = choose(loads, only, console)
         settle = 0.5 if quick else 2.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=settle,
+            judged=False,
+            patience=patience(quick),
+            progress=console.print,
+        )
         context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
     _finish(run, found, context, out, json, console, "Mosquitto")
@@ -266,7 +288,15 @@ def mqtt_hosts(
         loads += comparison.latencies(bridge, rate, seconds, only, console.print)
         chosen = choose(loads, only, console)
         settle = 0.5 if quick else 1.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=settle,
+            judged=False,
+            patience=patience(quick),
+            progress=console.print,
+        )
         context: dict[str, object] = {"comparison": "mqtt-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -313,7 +343,15 @@ def amqp(
             console,
         )
         settle = 0.5 if quick else 2.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=settle,
+            judged=False,
+            patience=patience(quick),
+            progress=console.print,
+        )
         context: dict[str, object] = {"comparison": "amqp", "rounds": rounds, "seconds": seconds}
         run.run()
     _finish(run, found, context, out, json, console, comparison.THEIRS)
@@ -347,7 +385,15 @@ def amqp_hosts(
             comparison.host_loads(Path(folder), seconds, rate, only, console.print), only, console
         )
         settle = 0.5 if quick else 1.0
-        run = Rounds(found, chosen, rounds, settle=settle, judged=False, patience=patience(quick), progress=console.print)
+        run = Rounds(
+            found,
+            chosen,
+            rounds,
+            settle=settle,
+            judged=False,
+            patience=patience(quick),
+            progress=console.print,
+        )
         context: dict[str, object] = {"comparison": "amqp-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -449,7 +495,14 @@ def spark(
         else:
             context["rows"] = rows
             chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
-            run = Rounds(found, chosen, rounds, settle=0.5 if quick else 2.0, patience=patience(quick), progress=console.print)
+            run = Rounds(
+                found,
+                chosen,
+                rounds,
+                settle=0.5 if quick else 2.0,
+                patience=patience(quick),
+                progress=console.print,
+            )
         run.run()
     shown = report.summarise(run.samples, "", "")
     outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))

@@ -70,7 +70,7 @@ class Client:
         self.socket.sendall(b"".join(frames))
 
     def receive(self) -> list[float]:
-        """Returns the latencies of the answers that have come, in seconds. Raises RuntimeError for a refusal."""
+        """Returns the latencies of the answers that have come, in s. Raises RuntimeError for a refusal."""
         data = self._received
         data += self.socket.recv(65536)
         now, at, found = time.perf_counter(), 0, []
@@ -94,7 +94,7 @@ def drive(clients: list[Client], seconds: float, window: int) -> list[float]:
         client.send(window)
     latencies: list[float] = []
     end = time.perf_counter() + seconds
-    while any([client.sent for client in clients]):
+    while any(client.sent for client in clients):
         goes_on = time.perf_counter() < end
         for key, _ in selector.select():
             answered = key.data.receive()
@@ -147,9 +147,14 @@ def main(
         "fsync": fsync,
         "commits/s": round(len(latencies) / took),
         "server CPU, µs/commit": round(1e6 * used / len(latencies), 2),
-        **{name: round(1000 * cuts[at], 3) for name, at in (("p50 ms", 499), ("p99 ms", 989), ("p99.9 ms", 998))},
+        **{
+            name: round(1000 * cuts[at], 3)
+            for name, at in (("p50 ms", 499), ("p99 ms", 989), ("p99.9 ms", 998))
+        },
     }
-    sys.stdout.write(json.dumps(found) + "\n" if as_json else "".join(f"{k}: {v}\n" for k, v in found.items()))
+    sys.stdout.write(
+        json.dumps(found) + "\n" if as_json else "".join(f"{k}: {v}\n" for k, v in found.items())
+    )
 
 
 if __name__ == "__main__":

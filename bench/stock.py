@@ -1,4 +1,4 @@
-"""What stock clients feel: one message at a time at a constant rate, against the peer of each protocol.
+"""Stock clients with one message at a time at a constant rate, against the peer of each protocol.
 
 The loads are those of OpenMessaging Benchmark's drivers, by the client libraries that applications use. Both
 sides take their turns on a quiet machine, each on a server of its own for each load.
@@ -42,7 +42,7 @@ _MQTT: dict[Metric, float] = {CPU: 1, ACK_P99: 1, DELIVERY_P99: 1}
 
 @dataclass(frozen=True)
 class Face:
-    """A protocol: the loads, our server and the peer's. `missing`: what to install for the peer, if anything."""
+    """A protocol: the loads, our server and the peer's. `missing`: what to install for the peer, if any."""
 
     name: str
     theirs: str

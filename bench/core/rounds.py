@@ -34,10 +34,10 @@ class Rounds:
     failure. `judged`: apply the targets of `measure` to start-up and memory, which are relative to Apache
     Kafka; otherwise only print them.
 
-    `patience`: seconds for which each turn waits for a quiet machine (`quiet`). A round of a workload in which
-    a turn began on a busy machine, or a peer missed what the workload asks, is **void** for all peers: its
-    values are taken out of `samples` into `voided`, and `notes` say why. If no round of a workload is left,
-    its values stay, its name is in `unproven`, and no verdict may be given.
+    `patience`: seconds for which each turn waits for a quiet machine (`quiet`). A round of a workload in
+    which a turn began on a busy machine, or a peer missed what the workload asks, is **void** for all peers:
+    its values are taken out of `samples` into `voided`, and `notes` say why. If no round of a workload is
+    left, its values stay, its name is in `unproven`, and no verdict may be given.
 
     `apart`: each workload gets a server of its own. `mirrored`: every second round goes backwards.
     """

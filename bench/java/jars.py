@@ -10,9 +10,7 @@ from bench.peers.maven import Jars, compiled
 
 HERE = Path(__file__).resolve().parent
 JARS = Jars("the stock clients", "stock-clients", HERE / "pom.xml", "kafka.version")
-OLDER = Jars(
-    "the older client of Kafka", "stock-clients-older", HERE / "older" / "pom.xml", "kafka.version"
-)
+OLDER = Jars("the older client of Kafka", "stock-clients-older", HERE / "older" / "pom.xml", "kafka.version")
 # A heap that no client fills, so that its collections do not grow the heap during a measurement.
 MACHINE = ("-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 

@@ -1,4 +1,4 @@
-"""One stock client at a constant rate: `bench/java/Stock.java`, with the server's CPU time around what counts."""
+"""One stock client at a constant rate: `bench/java/Stock.java`, and the server's CPU time meanwhile."""
 
 from __future__ import annotations
 

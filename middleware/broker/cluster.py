@@ -233,8 +233,8 @@ CommitAnswer = Callable[[PartitionErrors, TreecastError | None], None]
 
 
 class GroupsAtOnce(Protocol):
-    """What consumers repeat with each poll, for groups whose home is this host: calls of `GroupHome` without
-    coroutines. Both raise a refusal of the request as a whole."""
+    """The requests that consumers repeat with each poll, for groups whose home is this host: calls of
+    `GroupHome` without coroutines. Both raise a refusal of the request as a whole."""
 
     def heartbeat(self, group_id: str, member: MemberIdentity) -> bool:
         """As `GroupHome.heartbeat`. Returns False where that one has to be asked, because the answer has to

@@ -57,8 +57,8 @@ class TableLog:
         except msgspec.MsgspecError as error:
             raise TreecastError(
                 Fault.STORAGE,
-                f"{self._directory} holds a block that cannot be read ({error}): run the Treecast release that"
-                " wrote it",
+                f"{self._directory} holds a block that cannot be read ({error}): run the Treecast release"
+                " that wrote it",
             ) from error
         if number <= self.number:
             return
@@ -66,8 +66,8 @@ class TableLog:
             raise TreecastError(
                 Fault.STORAGE,
                 f"{self._directory} begins with change {number}, but the tables beside it end with change"
-                f" {self.number}: restore both from one copy, or remove the folder to continue with the tables"
-                " alone",
+                f" {self.number}: restore both from one copy, or remove the folder to continue with the"
+                " tables alone",
             )
         self._note(number, changes)
 

@@ -1,15 +1,16 @@
 """The codec of what consumers repeat at each poll: OffsetCommit 2-9 and Heartbeat 0-4.
 
-    OffsetCommit request:  group_id, generation int32, member_id, 7+: group_instance_id, 2-4: retention_ms int64,
+    OffsetCommit request:  group_id, generation int32, member_id, 7+: group_instance_id,
+                           2-4: retention_ms int64,
                            [name, [index int32, offset int64, 6+: leader_epoch int32, metadata]]
     OffsetCommit response: 3+: throttle_time_ms int32, [name, [index int32, error int16]]
     Heartbeat request:     group_id, generation int32, member_id, 3+: group_instance_id
     Heartbeat response:    1+: throttle_time_ms int32, error int16
 
-OffsetCommit is flexible from version 8 on, Heartbeat from version 4 on. Tagged fields are skipped in requests
-and omitted from responses. `schema` reads and writes the same messages from their descriptors: it serves the
-requests that this path leaves to it, and is the reference in tests. Text with U+FFFD is left to it as well: it
-may stand for bytes that are not UTF-8, which `schema` refuses.
+OffsetCommit is flexible from version 8 on, Heartbeat from version 4 on. Tagged fields are skipped in
+requests and omitted from responses. `schema` reads and writes the same messages from their descriptors: it
+serves the requests that this path leaves to it, and is the reference in tests. Text with U+FFFD is left to it
+as well: it may stand for bytes that are not UTF-8, which `schema` refuses.
 
 Source: OffsetCommitRequest.json, HeartbeatRequest.json and their responses of Apache Kafka's message schemas.
 """
@@ -107,13 +108,12 @@ def _all_plain(request: CommitRequest) -> bool:
         return False
     if request.instance_id is not None and not _is_plain(request.instance_id):
         return False
-    for topic in request.topics:
-        if not _is_plain(topic):
-            return False
-    for metadata in request.metadata:
-        if not _is_plain(metadata):
-            return False
-    return True
+    plain = True
+    for text in request.topics:
+        plain = plain and _is_plain(text)
+    for text in request.metadata:
+        plain = plain and _is_plain(text)
+    return plain
 
 
 def _decode_partition(reader: Reader, request: CommitRequest, version: int, compact: bool) -> None:

@@ -70,15 +70,19 @@ def _may(granted: Granted | None, group_id: str) -> bool:
 def _offsets(
     cluster: Cluster, granted: Granted | None, request: CommitRequest
 ) -> dict[TopicPartition, CommittedOffset] | None:
-    """Returns the commits of a request; None if a partition is refused, if a topic has none or comes twice, or
-    if there are many of them."""
+    """Returns the commits of a request; None if a partition is refused, if a topic has none or comes twice,
+    or if there are many of them."""
     if len(request.partitions) > _MOST or len(set(request.topics)) < len(request.topics):
         return None
     offsets: dict[TopicPartition, CommittedOffset] = {}
     first = 0
     for topic, count in zip(request.topics, request.counts, strict=True):
         known = visible_topic(cluster, topic)
-        if count == 0 or known is None or not (granted is None or granted.would(Operation.READ, ResourceKind.TOPIC, topic)):
+        if (
+            count == 0
+            or known is None
+            or not (granted is None or granted.would(Operation.READ, ResourceKind.TOPIC, topic))
+        ):
             return None
         for place in range(first, first + count):
             index = request.partitions[place]
@@ -146,7 +150,9 @@ def heartbeat(
         return None
     member = MemberIdentity(request.member_id, request.instance_id, request.generation)
     code = _beat(here, request.group_id, member, header.api_version)
-    return None if code is None else [encode_heartbeat_answer(header.correlation_id, header.api_version, code)]
+    return (
+        None if code is None else [encode_heartbeat_answer(header.correlation_id, header.api_version, code)]
+    )
 
 
 def _beat(here: GroupsAtOnce, group_id: str, member: MemberIdentity, version: int) -> int | None:

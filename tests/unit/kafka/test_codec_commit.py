@@ -112,7 +112,7 @@ def rows(request: CommitRequest) -> Rows:
 
 
 def fast_commit(frame: memoryview, body: int, version: int) -> tuple[Member, Rows] | None:
-    """Returns what the hot path reads, or the reference if it leaves the request to that; None if it refuses."""
+    """Returns what the hot path reads, or the reference where it leaves the request; None if it refuses."""
     try:
         read = decode_commit(frame, body, version)
     except CodecError:
@@ -247,9 +247,7 @@ def test_answers_to_commits(version: int, topics: Topics, correlation_id: int, d
     expected = [
         {
             "name": name,
-            "partitions": [
-                {"partition_index": index, "error_code": next(given_out)} for index, *_ in parts
-            ],
+            "partitions": [{"partition_index": index, "error_code": next(given_out)} for index, *_ in parts],
         }
         for name, parts in topics
     ]

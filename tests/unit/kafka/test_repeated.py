@@ -1,4 +1,4 @@
-"""The hot path of OffsetCommit and Heartbeat answers what their handlers answer, and leaves the rest to them."""
+"""The hot path of OffsetCommit and Heartbeat answers what their handlers do, and leaves the rest to them."""
 
 from __future__ import annotations
 
