@@ -54,19 +54,17 @@ class Face:
 def faces(names: Sequence[str], seconds: float, warm_up: float, rate: int | None) -> list[Face]:
     """By the names of `FACES`; `rate` overrides that of every load. Raises KeyError for any other name."""
 
-    def load(driver: str, usual: int, readers: int, label: str, older: bool = False) -> StockLoad:
-        targets = {"kafka": _KAFKA, "amqp": _AMQP, "mqtt": _MQTT}[driver]
-        pace = rate or usual
-        return StockLoad(driver, pace, 1024, readers, seconds, warm_up, older, label, targets)
+    def load(client: str, usual: int, readers: int, label: str, targets: dict[Metric, float]) -> StockLoad:
+        return StockLoad(client, rate or usual, 1024, readers, seconds, warm_up, label, targets)
 
     known = {
         "kafka": Face(
             "kafka",
             "Apache Kafka",
             [
-                load("kafka", 20_000, 1, "Kafka client"),
-                load("kafka", 5_000, 8, "Kafka client"),
-                load("kafka", 20_000, 1, "Kafka client 3.6", older=True),
+                load("kafka", 20_000, 1, "Kafka client", _KAFKA),
+                load("kafka", 5_000, 8, "Kafka client", _KAFKA),
+                load("kafka36", 20_000, 1, "Kafka client 3.6", _KAFKA),
             ],
             lambda python, folder: (
                 TreecastPeer(python=python, fsync="never", parent=folder),
@@ -77,14 +75,14 @@ def faces(names: Sequence[str], seconds: float, warm_up: float, rate: int | None
         "amqp": Face(
             "amqp",
             "RabbitMQ",
-            [load("amqp", 5_000, 1, "RabbitMQ client, persistent, confirms")],
+            [load("amqp", 5_000, 1, "RabbitMQ client, persistent, confirms", _AMQP)],
             lambda python, folder: (TreecastAmqpPeer(python=python, parent=folder), RabbitPeer(folder)),
             rabbitmq_missing,
         ),
         "mqtt": Face(
             "mqtt",
             "Mosquitto",
-            [load("mqtt", 5_000, 1, "HiveMQ client, MQTT 5, QoS 1")],
+            [load("mqtt", 5_000, 1, "HiveMQ client, MQTT 5, QoS 1", _MQTT)],
             lambda python, folder: (TreecastMqttPeer(python=python, parent=folder), MosquittoPeer(folder)),
             lambda: "" if program() else INSTALL,
         ),

@@ -38,12 +38,12 @@ class Outcome:
 
     def __post_init__(self) -> None:
         unproven = self.run.unproven
-        rows = [replace(row, void=True) if row.workload in unproven else row for row in self.rows]
+        rows = [replace(row, unproven=True) if row.workload in unproven else row for row in self.rows]
         object.__setattr__(self, "rows", rows)
         for name in ("ratios", "builds"):
             ratios: Sequence[Ratio] | None = getattr(self, name)
             if ratios is not None:
-                judged = [replace(r, unsteady=True) if r.workload in unproven else r for r in ratios]
+                judged = [replace(r, unproven=True) if r.workload in unproven else r for r in ratios]
                 object.__setattr__(self, name, judged)
 
     @property

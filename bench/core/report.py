@@ -29,6 +29,7 @@ NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuse
 STEADY = 2.0  # the bare loop always does the same: so sure is its median, or the machine was unsteady
 SURE = 0.95  # of `sure`
 UNSTEADY = "unsteady"
+VOID = "void"
 LATE = 0.5  # share of a p99 above which the generator's own lag invalidates the result
 LAGGING = {
     ACK_P99: LAG_P99,
@@ -86,9 +87,12 @@ class Row:
     share_of_floor: float | None  # 1.0 is the floor itself; higher is better in both directions
     void: bool = False  # no verdict: the floor's rounds differ too much, or the generator was late
     late: frozenset[str] = frozenset()  # peers whose value is mostly the generator's own lag
+    unproven: bool = False  # no round of the workload is valid: the values compare nothing
 
     @property
     def verdict(self) -> str:
+        if self.unproven:
+            return VOID
         if self.void:
             return UNSTEADY
         if self.reached is None:
@@ -169,8 +173,9 @@ def as_json(rows: Sequence[Row], samples: Sequence[Sample], context: Mapping[str
                 },
                 "ratio": row.ratio,
                 "share_of_floor": row.share_of_floor,
-                "reached": row.reached,
+                "reached": None if row.unproven else row.reached,
                 "unsteady": row.void,
+                "void": row.unproven,
             }
             for row in rows
         ],

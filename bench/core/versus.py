@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .measure import Metric
-from .report import RATIOS, UNSTEADY, Row, asked, at_floor, coloured
+from .report import RATIOS, UNSTEADY, VOID, Row, asked, at_floor, coloured
 
 OVERLOADED = "overloaded"
 
@@ -46,10 +46,11 @@ class Ratio:
     void: bool = False  # one of the two was overloaded, and the ratio has no meaning
     share_of_floor: float | None = None  # 1.0 is the floor itself; higher is better in both directions
     unsteady: bool = False  # no verdict: the floor's rounds differ too much, or the generator was late
+    unproven: bool = False  # no round of the workload is valid: the values compare nothing
 
     @property
     def reached(self) -> bool | None:
-        if self.asked is None or self.void or self.unsteady:
+        if self.asked is None or self.void or self.unsteady or self.unproven:
             return None
         return self._met or at_floor(self.share_of_floor)
 
@@ -60,6 +61,8 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
+        if self.unproven:
+            return VOID
         if self.void:
             return OVERLOADED
         if self.unsteady and self.asked is not None:

@@ -1,4 +1,4 @@
-"""The stock client libraries, fetched once by Maven, and the load that is compiled against them."""
+"""The stock client libraries, fetched once by Maven, and the load that is compiled against each of them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,34 @@ from bench.peers.kafka.tools import java
 from bench.peers.maven import Jars, compiled
 
 HERE = Path(__file__).resolve().parent
-JARS = Jars("the stock clients", "stock-clients", HERE / "pom.xml", "kafka.version")
-OLDER = Jars("the older client of Kafka", "stock-clients-older", HERE / "older" / "pom.xml", "kafka.version")
+_COMMON = ("Stock", "Driver")
 # A heap that no client fills, so that its collections do not grow the heap during a measurement.
 MACHINE = ("-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 
 
-def missing_tools() -> list[str]:
+def _jars(name: str, what: str) -> Jars:
+    return Jars(what, f"stock-{name}", HERE / name / "pom.xml", "client.version")
+
+
+# The library -> its jars, and the driver that uses it.
+CLIENTS = {
+    "kafka": (_jars("kafka", "Kafka's client"), "KafkaDriver"),
+    "kafka36": (_jars("kafka36", "Kafka's older client"), "KafkaDriver"),
+    "amqp": (_jars("amqp", "RabbitMQ's client"), "AmqpDriver"),
+    "mqtt": (_jars("mqtt", "HiveMQ's client"), "MqttDriver"),
+}
+
+
+def missing_tools(client: str) -> list[str]:
     """Returns which programs are not here: `java`, `javac`, and `mvn` while jars are missing."""
-    return JARS.missing_tools("javac")
+    return CLIENTS[client][0].missing_tools("javac")
 
 
-def command(arguments: Sequence[str], *, older: bool = False) -> list[str]:
-    """Returns the command of one load; the first call fetches jars and compiles.
-
-    `older`: with the older client of Kafka. Raises RuntimeError if the jars are not available.
+def command(client: str, arguments: Sequence[str]) -> list[str]:
+    """Returns the command of one load, `arguments` being those behind the driver; the first call fetches jars
+    and compiles. Raises RuntimeError if the jars are not available.
     """
-    newest = JARS.ensure()
-    classes = compiled(JARS, sorted(HERE.glob("*.java")))
-    first = OLDER.ensure() if older else []  # the first of two libraries on a class path is loaded
-    path = ":".join(map(str, [classes, *first, *newest]))
-    return [java(), *MACHINE, "-cp", path, "Stock", *arguments]
+    jars, driver = CLIENTS[client]
+    classes = compiled(jars, [HERE / f"{name}.java" for name in (*_COMMON, driver)])
+    path = ":".join(map(str, [classes, *jars.ensure()]))
+    return [java(), *MACHINE, "-cp", path, "Stock", driver, *arguments]

@@ -72,37 +72,36 @@ def _until(output: IO[str], word: str) -> None:
 class StockLoad(Workload[Server]):
     """`rate` messages a second of `size` bytes for `seconds`, after `warm_up` seconds that do not count.
 
-    `driver`: of Stock.java. `targets`: ratio to the peer that is asked, of metrics of `measure` and here.
+    `client`: one of `bench.java.jars`. `targets`: ratio to the peer that is asked, of metrics of `measure` and here.
     """
 
-    driver: str
+    client: str
     rate: int
     size: int = 1024
     subscriptions: int = 1
     seconds: float = 60
     warm_up: float = 30
-    older: bool = False  # with the older client of Kafka
     label: str = ""
     targets: Mapping[Metric, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = f"{self.size // 1024} KiB" if self.size % 1024 == 0 else f"{self.size} B"
         readers = "one subscription" if self.subscriptions == 1 else f"{self.subscriptions} subscriptions"
-        self.name = f"{self.label or self.driver} at {self.rate:,}/s, {size}, {readers}"
+        self.name = f"{self.label or self.client} at {self.rate:,}/s, {size}, {readers}"
 
     def missing(self) -> str:
-        tools = jars.missing_tools()
+        tools = jars.missing_tools(self.client)
         return f"no {' and no '.join(tools)} on the PATH" if tools else ""
 
     def run(self, peer: Server, number: int) -> Values:
-        command = jars.command(self.arguments(peer.address, f"stock-{number}"), older=self.older)
+        command = jars.command(self.client, self.arguments(peer.address, f"stock-{number}"))
         found, used = started(command, peer, _MOST * (self.seconds + self.warm_up) + _STARTING)
         return self.values(found, used)
 
     def arguments(self, address: tuple[str, int], name: str) -> list[str]:
-        """Returns the words for Stock.java."""
+        """Returns the words for Stock.java, without the first."""
         numbers = (self.rate, self.size, self.seconds, self.warm_up, self.subscriptions)
-        return [self.driver, address[0], str(address[1]), name, *map(str, numbers)]
+        return [address[0], str(address[1]), name, *map(str, numbers)]
 
     def values(self, found: Mapping[str, Any], used: float) -> Values:
         """Returns the metrics of a report, with the targets of this load."""

@@ -174,7 +174,7 @@ def test_amqp_messages_go_from_one_daemon_to_another(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("face", ["kafka", "amqp", "mqtt"])
 def test_stock_clients_load_each_face(tmp_path, require, face):
-    require(not jars.missing_tools(), "needs java, javac and mvn")
+    require(not jars.missing_tools(face), "needs java, javac and mvn")
     done = run(tmp_path, "--faces", face, "--sides", "ours", "--seconds", "1", comparison=("stock",))
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / f"bench-stock-{face}.json").read_text())

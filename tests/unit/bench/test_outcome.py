@@ -93,3 +93,19 @@ def test_two_builds_are_held_against_each_other(run: Rounds, tmp_path: Path) -> 
     for text in (markdown, shown):
         assert "1.5x" in text
         assert before in text
+
+
+def test_a_load_without_a_valid_round_gets_no_verdict(run: Rounds, tmp_path: Path) -> None:
+    run.unproven.add("load")
+    run.notes.append("void: round 1, load: the load average was 7.00")
+    rows = report.summarise(run.samples, "Treecast", "Other")
+    document, markdown, shown = published(Outcome(run, PEERS, rows, {"comparison": "x"}), tmp_path)
+    (row,) = document["summary"]
+    assert (row["void"], row["reached"]) == (True, None)
+    assert document["void"] == run.notes
+    for text in (markdown, shown):
+        assert "| void |" in text or " void " in text
+        assert run.notes[0] in text
+    ratios = versus.compare(rows, [versus.Versus("Treecast", "Other", {THROUGHPUT: 2.0})])
+    one = Outcome(run, PEERS, rows, {"comparison": "x"}, ratios)
+    assert [(ratio.reached, ratio.verdict) for ratio in one.ratios or ()] == [(None, "void")]

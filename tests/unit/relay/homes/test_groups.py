@@ -153,6 +153,25 @@ async def test_a_commit_is_in_the_coordinators_store_when_it_is_answered(town: T
     assert b.counters.homes.taken_over == 1
 
 
+async def test_only_the_home_answers_commits_and_heartbeats_by_a_call(town: Town) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    assert a.homes.groups_at_once("g") is b.homes.groups_at_once("g") is None
+    await commit(a, 5)
+    at_once = a.homes.groups_at_once("g")
+    assert at_once is not None
+    assert b.homes.groups_at_once("g") is a.homes.groups_at_once("") is None
+    answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    at_once.commit("g", NOBODY, {T0: CommittedOffset(6)}, lambda *found: answered.set_result(found))
+    assert await answered == ({}, None)
+    a.kill()
+    await town.pass_time(TAKEOVER + 10)
+    assert await committed(b) == {T0: 6}
+    assert b.homes.groups_at_once("g") is not None
+    await a.restart()
+    assert await committed(a) == {T0: 6}
+    assert a.homes.groups_at_once("g") is None
+
+
 async def test_the_writes_of_many_groups_are_one_call(town: Town) -> None:
     a = await town.host("a")
     for n in range(20):
