@@ -72,7 +72,7 @@ def _until(output: IO[str], word: str) -> None:
 class StockLoad(Workload[Server]):
     """`rate` messages a second of `size` bytes for `seconds`, after `warm_up` seconds that do not count.
 
-    `client`: one of `bench.java.jars`. `targets`: ratio to the peer that is asked, of metrics of `measure` and here.
+    `client`: one of `bench.java.jars`. `targets`: the ratio to the peer that is asked, by metric.
     """
 
     client: str
