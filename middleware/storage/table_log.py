@@ -65,7 +65,7 @@ class TableLog:
         if number != self.number + 1:
             raise TreecastError(
                 Fault.STORAGE,
-                f"{self._directory} begins with change {number}, but the tables beside it end with change"
+                f"{self._directory} begins with change {number}, but the tables end with change"
                 f" {self.number}: restore both from one copy, or remove the folder to continue with the"
                 " tables alone",
             )

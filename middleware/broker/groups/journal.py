@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName, HomeStore, HomeWrite, Refusals
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -21,16 +19,17 @@ log = Log(__name__)
 Written = asyncio.Future[TreecastError | None]
 
 
-class _Gathered(Struct):
+class _Gathered:
     """One group's changes since the last commit began. The last change of a key counts.
 
     `written`: made once somebody waits for it, as most commits are answered by their callback alone.
     """
 
-    written: Written | None = None
-    changes: dict[tuple[str, str], Change] = {}
-    done: list[Done] = []
-    forget: bool = False
+    def __init__(self) -> None:
+        self.written: Written | None = None
+        self.changes: dict[tuple[str, str], Change] = {}
+        self.done: list[Done] = []
+        self.forget = False
 
     def add(self, changes: Sequence[Change], done: Done) -> None:
         for change in changes:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from msgspec import Struct
-
 from treecast.middleware.broker.values import CommittedOffset, OffsetCommits
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
@@ -21,14 +19,17 @@ from .effects import Done
 from .records import OFFSETS, PENDING, OffsetRecord, PendingRecord, encode, offset_key, pending_key
 
 
-class _Producer(Struct):
+class _Producer:
     """A producer's newest epoch, and the offsets of its open transaction."""
 
-    epoch: int
-    touched_ms: int
-    offsets: dict[TopicPartition, OffsetRecord] = {}
-    # one entry for each transaction whose decision is not on disk yet
-    closing: list[dict[TopicPartition, OffsetRecord]] = []
+    def __init__(
+        self, epoch: int, touched_ms: int, offsets: dict[TopicPartition, OffsetRecord] | None = None
+    ) -> None:
+        self.epoch = epoch
+        self.touched_ms = touched_ms
+        self.offsets: dict[TopicPartition, OffsetRecord] = offsets or {}
+        # one entry for each transaction whose decision is not on disk yet
+        self.closing: list[dict[TopicPartition, OffsetRecord]] = []
 
 
 def split_by_metadata(
