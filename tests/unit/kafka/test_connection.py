@@ -139,8 +139,8 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     gate = Gate()
-    handler = type(HANDLERS[v.HEARTBEAT])(gate.run, HANDLERS[v.HEARTBEAT].refuse)
-    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {v.HEARTBEAT: handler})
+    handler = type(HANDLERS[v.LEAVE_GROUP])(gate.run, HANDLERS[v.LEAVE_GROUP].refuse)
+    monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {v.LEAVE_GROUP: handler})
     return gate
 
 
@@ -149,8 +149,8 @@ async def test_a_request_that_waits_holds_up_its_connection_only(
 ) -> None:
     one, two = connect(), connect()
     one.feed(
-        one.request("Heartbeat", 0, group_id="g", member_id="m")
-        + one.request("Heartbeat", 0, group_id="g", member_id="m")
+        one.request("LeaveGroup", 0, group_id="g", member_id="m")
+        + one.request("LeaveGroup", 0, group_id="g", member_id="m")
         + one.request("Metadata", 1, topics=[])
     )
     await one.nothing()
@@ -158,8 +158,8 @@ async def test_a_request_that_waits_holds_up_its_connection_only(
     assert not one.transport.reading
     assert (await two.call("Metadata", 1, topics=[])).brokers
     gate.opened.set()
-    assert (await one.receive("Heartbeat", 0)).error_code == 0
-    assert (await one.receive("Heartbeat", 0)).error_code == 0
+    assert (await one.receive("LeaveGroup", 0)).error_code == 0
+    assert (await one.receive("LeaveGroup", 0)).error_code == 0
     assert (await one.receive("Metadata", 1)).brokers
     assert one.transport.reading
     assert gate.started == 2
@@ -168,13 +168,13 @@ async def test_a_request_that_waits_holds_up_its_connection_only(
 async def test_what_waits_is_copied_out_of_the_shared_buffer(connect: Callable[[], Any], gate: Gate) -> None:
     one, two = connect(), connect()
     one.feed(
-        one.request("Heartbeat", 0, group_id="g", member_id="m")
+        one.request("LeaveGroup", 0, group_id="g", member_id="m")
         + one.request("FindCoordinator", 0, key="k" * 300)
         + one.request("Metadata", 1, topics=[])[:9]
     )
     two.feed(framed(b"\xff" * 5000))
     gate.opened.set()
-    assert (await one.receive("Heartbeat", 0)).error_code == 0
+    assert (await one.receive("LeaveGroup", 0)).error_code == 0
     assert (await one.receive("FindCoordinator", 0)).node_id == 7
 
 
@@ -298,13 +298,13 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not(
     connect: Callable[[], Any], gate: Gate, face: KafkaFace
 ) -> None:
     idle, busy = connect(), connect()
-    busy.send("Heartbeat", 0, group_id="g", member_id="m")
+    busy.send("LeaveGroup", 0, group_id="g", member_id="m")
     later = face.loop.time() + face.settings.connections_max_idle_ms / 1000
     assert idle.connection.is_idle(later, 600.0)
     assert not idle.connection.is_idle(later - 5, 600.0)
     assert not busy.connection.is_idle(later, 600.0)
     gate.opened.set()
-    await busy.receive("Heartbeat", 0)
+    await busy.receive("LeaveGroup", 0)
 
 
 async def test_connections_and_bytes_are_counted(client: Any, face: KafkaFace) -> None:
@@ -328,14 +328,14 @@ async def test_closing_answers_what_is_in_flight(
         {"topic": "topic", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]}
     ]
     poll.send("Fetch", 11, max_wait_ms=60_000, min_bytes=1, max_bytes=9, session_epoch=-1, topics=topics)
-    waiting.send("Heartbeat", 0, group_id="g", member_id="m")
+    waiting.send("LeaveGroup", 0, group_id="g", member_id="m")
     closing = asyncio.ensure_future(face.close(20))
     assert (await poll.receive("Fetch", 11)).responses[0].partitions[0].error_code == 0
     await asyncio.sleep(0)
     assert idle.transport.closed
     assert not waiting.transport.closed
     gate.opened.set()
-    assert (await waiting.receive("Heartbeat", 0)).error_code == 0
+    assert (await waiting.receive("LeaveGroup", 0)).error_code == 0
     await closing
     assert waiting.transport.closed
 
@@ -362,7 +362,7 @@ async def test_closing_sends_group_members_to_look_again(
 
 
 async def test_closing_does_not_wait_forever(client: Any, gate: Gate, face: KafkaFace) -> None:
-    client.send("Heartbeat", 0, group_id="g", member_id="m")
+    client.send("LeaveGroup", 0, group_id="g", member_id="m")
     await face.close(0.01)
     assert client.transport.closed
     await face.close(0.01)
