@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from treecast.middleware.broker import Broker, NewTopic
+from treecast.middleware.broker.local import LocalCluster
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.shims.kafka import versions as v
 from treecast.shims.kafka.handlers import HANDLERS
@@ -287,6 +288,8 @@ def check_codes(api: str, version: int, codes: set[int]) -> None:
 
 def install(monkeypatch: pytest.MonkeyPatch, api: v.Api, run: Any) -> None:
     handler = type(HANDLERS[api.key])(run, HANDLERS[api.key].refuse)
+    # Requests that have a hot path pass their handler where the group is elsewhere.
+    monkeypatch.setattr(LocalCluster, "groups_at_once", lambda cluster, group_id: None)
     monkeypatch.setattr("treecast.shims.kafka.dispatch.HANDLERS", HANDLERS | {api.key: handler})
 
 

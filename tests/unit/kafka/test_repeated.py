@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.kafka.test_groups import joined
 
+from treecast.middleware.broker.local import LocalCluster
 from treecast.shims.kafka import errors
 from treecast.shims.kafka import versions as v
 from treecast.shims.kafka.codec import decode_request_header
@@ -127,3 +128,19 @@ async def test_a_commit_is_seen_by_a_fetch_right_behind_it(client: Any) -> None:
         assert committed.topics[0].partitions[0].error_code == errors.NONE
         found = await client.receive("OffsetFetch", 5)
         assert found.topics[0].partitions[0].committed_offset == offset
+
+
+@pytest.mark.parametrize("api", ["OffsetCommit", "Heartbeat"])
+async def test_an_error_of_the_hot_path_leaves_the_request_to_the_handler(
+    client: Any, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(LocalCluster, "groups_at_once", broken)
+    fields = {"topics": topics(part(0))} if api == "OffsetCommit" else {"generation_id": 1}
+    answer = await client.call(api, 2, group_id="g", member_id="", **fields)
+    if api == "OffsetCommit":
+        assert answer.topics[0].partitions[0].error_code == errors.NONE
+    else:
+        assert answer.error_code == errors.UNKNOWN_MEMBER_ID
