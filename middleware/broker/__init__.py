@@ -25,6 +25,7 @@ from .pubsub_host import HostPubSub
 from .queues.host import HostQueues, QueueEdge
 from .reading import PartitionReading, Taker, committed_offset, read_at
 from .resting import rest
+from .schemas import TopicSchemas
 from .settings import BrokerSettings
 from .turn import Departures, Speaker, Store, Turn
 from .values import (
@@ -87,6 +88,7 @@ __all__ = [
     "EARLIEST_TIMESTAMP",
     "FetchWait",
     "FilteredReads",
+    "TopicSchemas",
     "GROUPS",
     "GroupDescription",
     "GroupHome",

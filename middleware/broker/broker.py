@@ -18,6 +18,7 @@ from .long_poll import LongPolls
 from .parts import JoinCluster
 from .pubsub_host import HostPubSub
 from .queues.host import HostQueues
+from .schemas import TopicSchemas
 from .settings import BrokerSettings
 
 _log = Log(__name__)
@@ -69,6 +70,11 @@ class Broker:
         """Lets messages cross faces and hosts; called once the faces have restored persistent sessions."""
         self.queues.begin()
         await self.pubsub.start(self.cluster)
+
+    @property
+    def schemas(self) -> TopicSchemas:
+        """The schemas that topics declare; exist from `start` to `close`."""
+        return self._open.schemas
 
     @property
     def polls(self) -> LongPolls:

@@ -35,6 +35,7 @@ from .partitions import LocalPartitions
 from .parts import JoinCluster, LocalParts
 from .pubsub_host import HostPubSub
 from .queues.host import HostQueues
+from .schemas import TopicSchemas
 from .settings import BrokerSettings
 from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
@@ -110,6 +111,9 @@ class Parts:
         self._joined = join(local) if join is not None else None
         self.cluster: Cluster = self._joined or LocalCluster(local)
         self.groups.loaded.look_at(WithViews(self.cluster.definitions))
+        self.schemas = TopicSchemas(self.cluster.definitions, counters.broker)
+        self.pubsub.hub.schemas = self.schemas
+        self.queues.hosts.use_schemas(self.schemas)
         self.housekeeping = Housekeeping(self._chores(settings))
 
     def _made_partitions(self) -> LocalPartitions:

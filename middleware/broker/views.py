@@ -24,7 +24,8 @@ from treecast.middleware.model.topic_config import VIEW, TopicConfig
 from treecast.middleware.model.topics import check_kafka_name
 
 from .cluster import Leaders, PartitionLeader, ReadWaiter
-from .filtering import FilteredReads, parsed
+from .filtering import FilteredReads, KeptBatches, parsed
+from .schemas import TopicSchemas, check_schema, check_view, views_to_check
 from .values import ActiveProducer, Appended, Isolation, OffsetAtTime, PartitionRead, Topic, View
 
 _INFIX: Final = ".view."
@@ -80,12 +81,11 @@ def view_names(topic: str, overrides: Mapping[str, str]) -> set[str]:
 def check_views(
     topics: Mapping[str, Topic], name: str, before: Mapping[str, str], after: Mapping[str, str]
 ) -> None:
-    """Checks the views that new settings of the topic `name` add or change. Raises INVALID_CONFIG for a
-    filter that cannot be read or needs state, INVALID_TOPIC for a name that is too long, TOPIC_EXISTS if a
-    topic has it."""
-    for key, text in after.items():
-        if not key.startswith(VIEW) or before.get(key) == text:
-            continue
+    """Checks the schema and the views that new settings of the topic `name` add or change. Raises
+    INVALID_CONFIG for a filter that cannot be read, needs state, or does not fit the topic's schema,
+    INVALID_TOPIC for a name that is too long, TOPIC_EXISTS if a topic has it."""
+    check_schema(before, after)
+    for key in views_to_check(before, after):
         full = view_name(name, key.removeprefix(VIEW))
         check_kafka_name(full)
         if full in topics:
@@ -93,7 +93,7 @@ def check_views(
                 Fault.TOPIC_EXISTS, f"topic {full} exists already: give the view another name"
             )
         try:
-            parsed(text)
+            check_view(parsed(after[key]), after)
         except TreecastError as error:
             raise TreecastError(Fault.INVALID_CONFIG, f"filter of view {full}: {error.detail}") from error
 
@@ -171,6 +171,8 @@ class Views:
         self._topics = topics
         self._leaders = leaders
         self._counters = counters
+        self._schemas = TopicSchemas(topics, counters.broker)
+        self._batches = KeptBatches()
         self._reads: dict[TopicId, FilteredReads] = {}
 
     def partition(self, name: str, index: int) -> PartitionLeader | None:
@@ -187,7 +189,9 @@ class Views:
             if len(self._reads) >= _KEPT:
                 self._reads.clear()
             assert view.view is not None
-            found = self._reads[view.topic_id] = FilteredReads(view.view.filter, self._counters.face(_FACE))
+            found = self._reads[view.topic_id] = FilteredReads(
+                view.view.filter, self._counters.face(_FACE), self._schemas, self._batches
+            )
         return found
 
 

@@ -10,7 +10,21 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import agent, filter, groups, lab, p4, partitions, pipeline, quotas, route, secure, topics, users
+from . import (
+    agent,
+    filter,
+    groups,
+    lab,
+    p4,
+    partitions,
+    pipeline,
+    quotas,
+    route,
+    schema,
+    secure,
+    topics,
+    users,
+)
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -86,6 +100,7 @@ app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")
 app.add_typer(p4.app, name="p4")
 app.add_typer(filter.app, name="filter")
+app.add_typer(schema.app, name="schema")
 app.add_typer(pipeline.app, name="pipeline")
 app.command()(produce)
 app.command()(consume)

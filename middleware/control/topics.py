@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.api.entries import Change, Kind, PartitionEntry, Presence, TopicEntry, put
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.topic_config import TopicConfig
+from treecast.middleware.model.topic_config import TopicConfig, longest_value
 from treecast.middleware.model.topics import check_kafka_name
 
 from .cluster_state import ClusterState
@@ -20,7 +20,6 @@ from .decision import Decision, check_room
 from .values import ItemWrite, ends_home
 
 FIRST_LEADER_EPOCH = 0
-_LONGEST_VALUE = 1000  # characters of one configuration value
 
 
 def create(state: ClusterState, command: CreateTopic) -> Decision[TopicEntry]:
@@ -92,7 +91,7 @@ def _check_config(config: Mapping[str, str]) -> None:
     invalid.
     """
     for name, value in config.items():
-        if len(value) > _LONGEST_VALUE:
+        if len(value) > longest_value(name):
             raise TreecastError(Fault.INVALID_CONFIG, f"the value of {name[:100]!r} is too long")
     TopicConfig.of(config)
 

@@ -22,7 +22,7 @@ from treecast.middleware.model.timers import NEVER
 
 from ..control.switches import LocalSwitch, SwitchState
 from ..dataplane.emulator import Emulator, LinkSettings
-from ..dataplane.p4 import Entities, Out, Program, Schema, Switch, build_p4info
+from ..dataplane.p4 import Control, Entities, Out, Program, Schema, Switch, build_p4info
 from ..routing.network import Network
 
 PORTS = range(1, 64)
@@ -141,6 +141,10 @@ class SwitchedNetwork:
     def read(self, switch: int) -> SwitchState:
         """Returns what a switch holds."""
         return self._at[switch].control.read()
+
+    def control(self, switch: int) -> Control:
+        """Returns a switch's control plane, for single writes."""
+        return self._at[switch].switch.control
 
     def bring(self, switch: int, state: SwitchState) -> int:
         """Changes one switch; how many writes it took."""

@@ -10,6 +10,9 @@
 
 A field has no value if it is absent, not UTF-8, not JSON, null, an array or an object. No constraint on such
 a field holds.
+
+Where the topic declares a schema (`schemas`), fields of the value are the declared ones, and a record that
+does not meet the schema passes no filter.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ import msgspec
 from treecast.middleware.model.records import Record
 
 from .evaluate import compile_filter
+from .schemas.check import declared_path
+from .schemas.reader import SchemaReader
 from .tree import Field, Filter, Scalar, fields
 
 _Part = Callable[[Record], Scalar | None]
@@ -29,38 +34,52 @@ _Part = Callable[[Record], Scalar | None]
 class RecordFilter:
     """A stateless filter for the records of one partition. Raises StatefulFilterError if the filter
     aggregates.
+
+    `unmet`: how many records it has read that don't meet the topic's schema.
     """
 
-    def __init__(self, tree: Filter, topic: str, partition: int) -> None:
+    def __init__(self, tree: Filter, topic: str, partition: int, schema: SchemaReader | None = None) -> None:
         self._test = compile_filter(tree)
-        self._read = RecordReader(fields(tree), topic, partition)
+        self._read = RecordReader(fields(tree), topic, partition, schema)
+        self.schema = schema
+        self.unmet = 0
 
     def matches(self, record: Record) -> bool:
         """Returns whether the record passes."""
-        return self._test(self._read(record))
+        values = self._read(record)
+        if values is None:
+            self.unmet += 1
+            return False
+        return self._test(values)
 
     def select(self, records: Iterable[Record]) -> list[Record]:
         """Returns the records that pass, in order."""
-        test, read = self._test, self._read
-        return [record for record in records if test(read(record))]
+        return [record for record in records if self.matches(record)]
 
 
 class RecordReader:
     """A reader of fields from records of one partition: takes a record, returns the fields' values in
-    order.
+    order; None if the record does not meet the topic's schema.
     """
 
-    def __init__(self, wanted: Sequence[Field], topic: str, partition: int) -> None:
+    def __init__(
+        self, wanted: Sequence[Field], topic: str, partition: int, schema: SchemaReader | None = None
+    ) -> None:
         self._fixed: dict[str, Scalar] = {"topic": topic, "partition": partition}
+        self._schema = schema
+        self._declared = [] if schema is None else _declared(wanted, schema)  # (place here, place there)
         self._parts: list[_Part | None] = []
         in_key: list[tuple[int, tuple[str, ...]]] = []
         in_value: list[tuple[int, tuple[str, ...]]] = []
         for place, field in enumerate(wanted):
             part = self._part(field.path)
             self._parts.append(part)
-            if part is None:
-                within = in_key if field.path[0] == "key" else in_value
-                within.append((place, field.path[1:] if field.path[0] in ("key", "value") else field.path))
+            if part is not None:
+                continue
+            if field.path[0] == "key":
+                in_key.append((place, field.path[1:]))
+            elif schema is None:
+                in_value.append((place, field.path[1:] if field.path[0] == "value" else field.path))
         self._key = JsonFields([path for _, path in in_key])
         self._value = JsonFields([path for _, path in in_value])
         self._key_places = [place for place, _ in in_key]
@@ -84,13 +103,29 @@ class RecordReader:
                 return lambda record: _header(record, name)
         return None
 
-    def __call__(self, record: Record) -> list[Scalar | None]:
+    def __call__(self, record: Record) -> list[Scalar | None] | None:
         values = [None if part is None else part(record) for part in self._parts]
+        if self._schema is not None:
+            found = self._schema.read(record.value)
+            if found is None:
+                return None
+            for here, there in self._declared:
+                values[here] = found[there]
         if self._key_places:
             _place(values, self._key_places, self._key(record.key))
         if self._value_places:
             _place(values, self._value_places, self._value(record.value))
         return values
+
+
+def _declared(wanted: Sequence[Field], schema: SchemaReader) -> list[tuple[int, int]]:
+    """Returns where declared fields stand among those wanted, and in the schema."""
+    places = {path: place for place, path in enumerate(schema.paths)}
+    return [
+        (place, places[path])
+        for place, field in enumerate(wanted)
+        if (path := declared_path(field)) is not None and path in places
+    ]
 
 
 def _place(values: list[Scalar | None], places: list[int], found: Sequence[Scalar | None]) -> None:

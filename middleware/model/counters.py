@@ -31,6 +31,7 @@ class BrokerCounters(Struct):
     batches_skipped: int = 0  # staged in parts and repeated after their commit: not written again
     duplicate_batches: int = 0  # idempotent repeats, answered without an append
     refused: dict[str, int] = {}  # by Fault name
+    schema_unmet: dict[str, int] = {}  # records that filters found not to meet their topic's schema, by topic
 
 
 class RelayCounters(Struct):

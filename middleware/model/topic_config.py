@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from .errors import Fault, TreecastError
+from .topic_schema import LONGEST_SCHEMA, SCHEMA
 
 # Python's int() and float() accept more than Kafka's tools do: 1_000, digits of other scripts, nan.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -192,6 +193,12 @@ _TABLE = (
         choices=("whole", "tail", "none"),
     ),
     ConfigKey(
+        SCHEMA,
+        _STR,
+        "",
+        "the declared fields of the topic's records; `treecast schema` writes it",
+    ),
+    ConfigKey(
         "treecast.stream",
         _BOOL,
         "false",
@@ -200,6 +207,11 @@ _TABLE = (
 )
 
 TOPIC_CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType({key.name: key for key in _TABLE})
+
+
+def longest_value(name: str) -> int:
+    """Returns how many characters the coordinator keeps of a setting's value."""
+    return LONGEST_SCHEMA if name == SCHEMA else LONGEST_VIEW
 
 
 def config_key(name: str) -> ConfigKey | None:
@@ -237,6 +249,7 @@ class TopicConfig(Struct, frozen=True):
     replica: str  # whole, tail or none
     stream: bool  # made by a stream queue, and deleted with it
     views: Mapping[str, str]  # names of views -> filters
+    schema: str = ""  # the setting of `topic_schema`
 
     @classmethod
     def of(
@@ -278,6 +291,7 @@ class TopicConfig(Struct, frozen=True):
             replica=str(values["treecast.replica"]),
             stream=values["treecast.stream"] is True,
             views=MappingProxyType(_views(overrides)),
+            schema=str(values[SCHEMA]),
         )
 
 

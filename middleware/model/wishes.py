@@ -11,6 +11,7 @@ including none. A pattern that begins with a wildcard does not match topics that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -25,6 +26,38 @@ Pattern = tuple[str, ...]
 _LONGEST: Final = 0xFFFF  # bytes of a topic filter of MQTT
 
 
+class RecordSchema(Protocol):
+    """The declared fields of a topic's records, as rooms below the filter language see them."""
+
+    def read(self, value: bytes | None) -> Sequence[int | float | str | bool | None] | None:
+        """Returns the declared fields' values; None if the value does not meet the schema."""
+
+
+class Schemas(Protocol):
+    """The schemas of topics."""
+
+    def of(self, topic: str) -> RecordSchema | None:
+        """Returns the schema of a topic in MQTT's spelling; None if it declares none."""
+
+    def unmet(self, topic: str) -> None:
+        """Counts a message that does not meet its topic's schema."""
+
+    def check(self, levels: Pattern, content: ContentFilter) -> None:
+        """Raises INVALID_REQUEST if a filter does not fit the schema of the one topic that it is for. A
+        pattern with wildcards is for any."""
+
+
+class NoSchemas:
+    """The schemas where no topic declares one."""
+
+    def of(self, topic: str) -> RecordSchema | None:
+        return None
+
+    def unmet(self, topic: str) -> None: ...
+
+    def check(self, levels: Pattern, content: ContentFilter) -> None: ...
+
+
 class ContentFilter(Protocol):
     """A filter on the content of messages, as rooms below the filter language see it. Filters with the same
     text are equal and have the same hash."""
@@ -33,9 +66,10 @@ class ContentFilter(Protocol):
     def text(self) -> str:
         """The filter, written in the language of `treecast.filters`."""
 
-    def passes(self, topic: str, record: Record) -> bool:
+    def passes(self, topic: str, record: Record, schema: RecordSchema | None = None) -> bool:
         """Whether a message passes. `topic`: in MQTT's spelling. `record`: the message as the record that a
-        topic would keep; its offset and time are -1 if it has none."""
+        topic would keep; its offset and time are -1 if it has none. `schema`: of the topic, if it declares
+        one: what does not meet it passes no filter."""
 
 
 class Wish(Struct, frozen=True):

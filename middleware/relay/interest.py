@@ -1,10 +1,10 @@
 """Interest: the topics that this host wants, announced to all other hosts, and the topics that they want.
 
-What is wanted are wishes (`model.wishes`). Other hosts are told their patterns: as long as carriers know no
-filters, a wish with one gets all messages of its topics, and this host filters them. The set of patterns has
-a version. Each connected host is told of changes and acknowledges the version it knows. `confirmed` waits a
-bounded time for all of them: an unreachable or silent host is counted and not waited for, and is told
-everything when its connection is back.
+What is wanted are wishes (`model.wishes`). Other hosts are told their patterns, and beside these the filters
+of patterns that are wanted with a filter only (`narrowing`). The set of patterns has a version. Each
+connected host is told of changes and acknowledges the version it knows. `confirmed` waits a bounded time for
+all of them: an unreachable or silent host is counted and not waited for, and is told everything when its
+connection is back.
 
 A host's interest stays valid until the host changes it: an extra copy does no harm. A starting host therefore
 announces nothing (`hold`) until its clients' stored sessions are resumed. Until another host has announced
@@ -26,6 +26,8 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.wishes import Pattern, Wish, matches
+
+from .narrowing import Narrowing, narrowed
 
 _log = Log(__name__)
 
@@ -94,6 +96,7 @@ class Interest:
         self._record = record
         self._counts: dict[Wish, int] = {}  # users
         self._patterns: dict[Pattern, int] = {}  # wishes with it
+        self._narrowing = Narrowing()
         self._version = 1
         self._history: dict[int, tuple[list[Pattern], list[Pattern]]] = {}  # version -> added, removed
         self._added: dict[Pattern, None] = {}
@@ -122,15 +125,25 @@ class Interest:
 
     def want(self, wish: Wish) -> int:
         """Counts one more user of `wish`. Returns the version that includes it."""
-        if _counted(self._counts, wish) and _counted(self._patterns, wish.pattern):
-            self._change(wish.pattern, self._added, self._removed)
+        if _counted(self._counts, wish):
+            if _counted(self._patterns, wish.pattern):
+                self._change(wish.pattern, self._added, self._removed)
+            self._narrow(*self._narrowing.add(wish))
         return self.version
 
     def unwant(self, wish: Wish) -> int:
         """Counts one user of `wish` less. Returns the version that includes the change."""
-        if _discounted(self._counts, wish) and _discounted(self._patterns, wish.pattern):
-            self._change(wish.pattern, self._removed, self._added)
+        if _discounted(self._counts, wish):
+            if _discounted(self._patterns, wish.pattern):
+                self._change(wish.pattern, self._removed, self._added)
+            self._narrow(*self._narrowing.remove(wish))
         return self.version
+
+    def _narrow(self, added: Iterable[Pattern], removed: Iterable[Pattern]) -> None:
+        for pattern in added:
+            self._change(pattern, self._added, self._removed)
+        for pattern in removed:
+            self._change(pattern, self._removed, self._added)
 
     def _change(self, pattern: Pattern, to: dict[Pattern, None], other: dict[Pattern, None]) -> None:
         if pattern in other:
@@ -240,7 +253,7 @@ class Interest:
     def _request(self, base: int) -> InterestRequest:
         """Returns all changes since `base`, or the complete set if the history does not reach back."""
         if base < 1 or any(version not in self._history for version in range(base + 1, self._version + 1)):
-            return InterestRequest(0, self._version, list(self._patterns))
+            return InterestRequest(0, self._version, [*self._patterns, *self._narrowing.all()])
         added: dict[Pattern, None] = {}
         removed: dict[Pattern, None] = {}
         for version in range(base + 1, self._version + 1):
@@ -300,7 +313,11 @@ class Interest:
         return list(self._neighbours)
 
     def of(self, host: int) -> set[Pattern]:
-        """Returns the patterns that `host` last announced."""
+        """Returns the patterns that `host` last announced, without filters."""
+        return {pattern for pattern in self.told_by(host) if narrowed(pattern) is None}
+
+    def told_by(self, host: int) -> set[Pattern]:
+        """Returns all that `host` last announced."""
         neighbour = self._neighbours.get(host)
         return set(neighbour.patterns) if neighbour is not None else set()
 

@@ -9,7 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Protocol
 
-from treecast.middleware.broker import BrokerSettings, Cluster, Leaders, LongPolls, PartitionLeader
+from treecast.middleware.broker import (
+    BrokerSettings,
+    Cluster,
+    Leaders,
+    LongPolls,
+    PartitionLeader,
+    TopicSchemas,
+)
 from treecast.middleware.broker.access import Granted
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
@@ -86,6 +93,9 @@ class BrokerView(Protocol):
     def cluster(self) -> Cluster: ...
 
     @property
+    def schemas(self) -> TopicSchemas: ...
+
+    @property
     def polls(self) -> LongPolls: ...
 
     @property
@@ -144,6 +154,7 @@ class Dispatcher:
         self._cluster: Cluster = broker.cluster  # looked up once: a started broker keeps its cluster
         self._leaders = KnownLeaders(broker.cluster)
         self._names = TopicNames(broker.cluster.definitions)
+        self._schemas = broker.schemas
         self._settings = settings
         self._requests = counters.requests
         self._counters = counters
@@ -209,7 +220,14 @@ class Dispatcher:
                 raise Refused(f"a fetch of {len(frame)} bytes")
             leaders = log_in.readable(self._leaders) if closed else self._leaders
             return fetch(
-                leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
+                leaders,
+                self._names,
+                self._schemas,
+                self.polls,
+                self._counters,
+                header,
+                frame,
+                self.fetch_max_bytes,
             )
         if key == v.OFFSET_COMMIT or key == v.HEARTBEAT:
             answer = self._repeated(header, frame, log_in.granted if closed else None)

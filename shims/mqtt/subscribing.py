@@ -98,7 +98,7 @@ class Kept(Waiter):
                 continue
             identifiers = (subscription.identifier,) if subscription.identifier else ()
             for message in hub.retained.match(subscription.filter, hub.clock.wall):
-                if not subscription.wants(message):
+                if not subscription.wants(message, hub.schemas):
                     continue
                 state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
             if self._fresh and work.spent():
@@ -155,8 +155,15 @@ class Granting(Steps):
                 raise TreecastError(Fault.INVALID_REQUEST, f"{FILTER} is there twice: join them with 'and'")
             if texts:
                 self._content = content_filter(texts[0])
+                self._check_fields(self._content)
         except TreecastError as error:
             self._fault = error.detail.partition("\n")[0]  # without the picture of the place
+
+    def _check_fields(self, content: ContentFilter) -> None:
+        """Raises INVALID_REQUEST if the filter does not fit the schema of a topic that it is for."""
+        schemas = self._sessions.hub.schemas
+        for one in self._packet.filters:
+            schemas.check(tuple(one.filter.decode(errors="replace").split("/")), content)
 
     def _reason(self, request: FilterRequest) -> int:
         """Subscribes to one filter and returns its reason code."""

@@ -34,6 +34,7 @@ from .arrow import ArrowMaker
 from .asking import LOOKS, PAUSE_S, DaemonCluster
 from .cluster import Cluster, resolve
 from .columns import Columns
+from .declared import schema_of
 from .decoding import KEEP, DecodingMaker, decoder, has_times
 from .fetch import PartitionReader
 from .offsets import Offsets, Partition, Place, from_json, names, to_json
@@ -172,9 +173,10 @@ class _Reading(Sent):
             return
         assert isinstance(partition, RangePartition)
         options, part = self.options, partition.part
+        servers = nearest(partition)
         reader = PartitionReader(
             part,
-            nearest(partition),
+            servers,
             committed=options.isolation == "read_committed",
             with_headers=self._with_headers(),
             packed=not options.format and not self._with_headers(),
@@ -184,7 +186,10 @@ class _Reading(Sent):
             timeout=options.read_timeout,
         )
         maker = self._maker(part.partition)
-        passes = None if options.filter is None else RecordFilter(parse(options.filter), *part.partition)
+        passes = None
+        if options.filter is not None:
+            schema = schema_of(servers, part.partition.topic, options.read_timeout)
+            passes = RecordFilter(parse(options.filter), *part.partition, schema)
         for columns in reader.read():
             if isinstance(columns, Columns) and passes is not None:
                 columns = columns.passing(passes)

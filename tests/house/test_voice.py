@@ -148,7 +148,7 @@ COLUMNS = {
     "labs": "node, kind, interface, MAC, IPv4, IPv6, namespace",
     "programs": "table, hits, misses, detail",
     "packet subscriptions": "line, rule, part, value, next state, entries, key bits, words, memory, blocks,"
-    " view, filter",
+    " view, filter, versions, fields",
     "checks": "check, level",
     "results": "title",
     "events of the cluster": "number, event, application, object",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.filter_tally import SubscriptionTally
-from treecast.middleware.model.wishes import ContentFilter, Wish
+from treecast.middleware.model.wishes import ContentFilter, NoSchemas, Schemas, Wish
 
 from .journal import Journal
 from .message import NEVER, FeedScan, Message, Run, Subscriber
@@ -42,6 +42,7 @@ class PubSub:
         self.tally: SubscriptionTally | None = None  # of telemetry; None: off
         self._wishes: dict[Wish, int] = {}  # number of subscriptions
         self._foreign = 0
+        self.schemas: Schemas = NoSchemas()  # by which filters read messages
 
     @property
     def subscriptions(self) -> int:
@@ -177,7 +178,10 @@ class PubSub:
 
     def _hand_out(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         count = 0
-        direct = targets.judged(message, self.tally) if targets.filtered else targets.direct
+        if targets.filtered:
+            direct = targets.judged(message, self.schemas, self.tally)
+        else:
+            direct = targets.direct
         for target in direct:
             if target.no_local and target.subscriber is publisher:
                 local = target.local

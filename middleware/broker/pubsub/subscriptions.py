@@ -13,9 +13,10 @@ from mypy_extensions import mypyc_attr
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.filter_tally import SubscriptionTally, Wishes, wishes_of
 from treecast.middleware.model.records import Record
-from treecast.middleware.model.wishes import ContentFilter, Wish
+from treecast.middleware.model.wishes import ContentFilter, Schemas, Wish
 from treecast.middleware.wire.mqtt_headers import headers_of
 
+from ..contents import Contents, KeptFilters
 from .message import Message, Subscriber, Waiter
 from .trie import TopicTrie
 
@@ -53,9 +54,12 @@ class Subscription:
         self.content = content
         self.ended = False
 
-    def wants(self, message: Message) -> bool:
+    def wants(self, message: Message, schemas: Schemas) -> bool:
         """Whether a message of its topics passes its filter."""
-        return self.content is None or self.content.passes(message.topic.decode(), record_of(message))
+        if self.content is None:
+            return True
+        topic = message.topic.decode()
+        return self.content.passes(topic, record_of(message), schemas.of(topic))
 
 
 class Target:
@@ -83,12 +87,17 @@ class Target:
         self.plain = not identifiers and not no_local
         self.parts: list[Subscription] | None = None
 
-    def passing(self, topic: str, record: Record) -> Target | None:
-        """Returns the target of a message by the subscriptions whose filters it passes; None if it passes
-        none."""
+    @property
+    def contents(self) -> list[ContentFilter | None]:
+        """Its filters: it wants what passes one of them, and all if None is among them."""
+        return [None] if self.parts is None else [one.content for one in self.parts]
+
+    def passing(self, passed: set[ContentFilter]) -> Target | None:
+        """Returns the target of a message by the subscriptions whose filters it has passed; None if it has
+        passed none."""
         if self.parts is None:
             return self
-        kept = [one for one in self.parts if one.content is None or one.content.passes(topic, record)]
+        kept = [one for one in self.parts if one.content is None or one.content in passed]
         if len(kept) == len(self.parts):
             return self
         return target_of(kept) if kept else None
@@ -111,14 +120,17 @@ class Targets:
             if target.parts is not None:
                 self.filtered = True
         self.apart = not groups and not self.filtered
+        self._contents: Contents | None = None  # of the direct targets, if some are filtered
         self._wishes: Wishes | None = None
 
-    def judged(self, message: Message, tally: SubscriptionTally | None) -> list[Target]:
+    def judged(
+        self, message: Message, schemas: Schemas, tally: SubscriptionTally | None
+    ) -> list[Target]:
         """Returns the targets whose filters a message passes, and counts what these did."""
         if tally is None:
-            return self.passing(message).direct
+            return self.passing(message, schemas)
         began = tally.filters.began()
-        found = self.passing(message).direct
+        found = self.passing(message, schemas)
         wanted = bool(self.groups)
         for target in found:
             wanted = wanted or not target.subscriber.foreign
@@ -146,15 +158,32 @@ class Targets:
                     listed.add((one.filter.decode(), one.content.text))
         return wishes_of(listed, open)
 
-    def passing(self, message: Message) -> Targets:
-        """Returns the targets of one message."""
-        topic, record = message.topic.decode(), record_of(message)
+    def share(self, kept: KeptFilters) -> None:
+        """Evaluates the filters together, by what is kept of earlier ones with the same patterns."""
+        if self.filtered:
+            parts = [one for target in self.direct for one in target.parts or () if one.content is not None]
+            patterns = {one.filter for one in parts}
+            self._contents = kept.of(patterns, [target.contents for target in self.direct])
+
+    def passing(self, message: Message, schemas: Schemas) -> list[Target]:
+        """Returns the direct targets of one message."""
+        contents = self._contents
+        if contents is None:
+            return self.direct
+        passed = contents.passed(message.topic.decode(), record_of(message), schemas)
         found: list[Target] = []
-        for target in self.direct:
-            one = target.passing(topic, record)
+        for place in contents.places(passed):
+            one = self.direct[place].passing(passed)
             if one is not None:
                 found.append(one)
-        return Targets(found, self.groups)
+        if message.retain:
+            return self._with_hosts(found)
+        return found
+
+    def _with_hosts(self, found: list[Target]) -> list[Target]:
+        """Returns the targets with all other hosts: each keeps what its topics retain, for later clients."""
+        hosts = [target for target in self.direct if target.subscriber.foreign]
+        return hosts + [target for target in found if not target.subscriber.foreign]
 
 
 def merge(found: Sequence[Subscription]) -> Targets:
@@ -243,6 +272,7 @@ class Routes:
         self._recorded_known: dict[bytes, Targets] = {}  # as `known`, for `direct_recorded`
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie: TopicTrie[Subscription] = TopicTrie()
+        self._filters = KeptFilters()
         self._limit = limit
         self._serial = 0
 
@@ -296,6 +326,7 @@ class Routes:
         targets = self._same.get(key)
         if targets is None:
             targets = merge(found)
+            targets.share(self._filters)
             self._same[key] = targets
         return targets
 

@@ -6,12 +6,30 @@ Refusals and their texts are RabbitMQ 4.3's. As there, unbinding something absen
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
+
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.wishes import Schemas
 
 from .arguments import Table
-from .exchange import BY_TURNS, Binding, Destination, Exchange, binding_of
+from .exchange import BY_TURNS, Binding, Destination, Exchange, ExchangeType, binding_of
+from .headers import FILTER
 from .ledger import Ledger, not_default
 from .refusals import precondition, text
 from .routing import Router
+
+_KEYED: Final = (ExchangeType.DIRECT, ExchangeType.TOPIC)  # their binding keys can name a topic
+
+
+def _check_fields(exchange: Exchange, topic: str, arguments: Table, schemas: Schemas) -> None:
+    """Refuses a filter that does not fit the schema of the one topic that a binding's key names."""
+    content = exchange.content_of(arguments) if exchange.type in _KEYED else None
+    if content is None:
+        return
+    try:
+        schemas.check(tuple(topic.split("/")), content)
+    except TreecastError as error:
+        raise precondition(f"invalid arg '{FILTER}' for binding: {error.detail}") from error
 
 
 class Bindings:
@@ -40,6 +58,8 @@ class Bindings:
             )
         asked = dict(arguments or {})
         binding = binding_of(destination, key, asked)
+        if not self._ledger.restoring and self._router.reader is not None:
+            _check_fields(exchange, self._router.reader.topic(key), asked, self._router.schemas)
         if not exchange.bind(binding, asked):
             return
         self._bound.setdefault(destination, {})[source, binding] = None

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
+from treecast.middleware.broker.contents import Contents, KeptFilters
 from treecast.middleware.broker.filtering import content_filter
 from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Record
-from treecast.middleware.model.wishes import ContentFilter
+from treecast.middleware.model.wishes import ContentFilter, Schemas
 
 from . import headers
 from .message import Run
@@ -36,6 +37,8 @@ class ExchangeType(enum.Enum):
     LOCAL_RANDOM = "x-local-random"
 
 
+_NO_KEY: Final = b""  # of exchanges that don't look at keys
+_KEYS: Final = 1_000  # whose filtered bindings are remembered
 BY_TURNS: Final = (ExchangeType.MODULUS_HASH, ExchangeType.LOCAL_RANDOM)  # they choose one of their queues
 
 
@@ -69,6 +72,14 @@ class HeaderReader(Protocol):
 
     def topic(self, key: bytes) -> str:
         """Returns a routing key as a topic in MQTT's spelling, or as it is if it is none."""
+
+
+class _Filtered:
+    """Bindings with a filter, and what decides which of them a message goes by."""
+
+    def __init__(self, bindings: list[Binding], contents: Contents) -> None:
+        self.bindings = bindings
+        self.contents = contents
 
 
 class Exchange:
@@ -105,6 +116,8 @@ class Exchange:
         self._serials: dict[tuple[bytes, Destination], list[int]] = {}  # keys in the trie: number, bindings
         self._filters: dict[Binding, tuple[int, ContentFilter]] = {}  # (number, filter); in no table above
         self._filtered: TopicTrie[Binding] = TopicTrie(AMQP)  # those of a topic exchange
+        self._kept = KeptFilters()
+        self._filtered_by_key: dict[bytes, _Filtered] = {}  # until a binding with a filter changes
         self._next = 1
         self._turn = 0  # of the destinations of a local random exchange
 
@@ -134,7 +147,7 @@ class Exchange:
         """Adds a binding. Returns whether it is new. Refuses invalid arguments with PRECONDITION_FAILED."""
         if self.type is ExchangeType.HEADERS:
             headers.check_arguments(arguments)
-        content = self._content_of(arguments)
+        content = self.content_of(arguments)
         if binding in self.bindings:
             return False
         self.bindings[binding] = arguments
@@ -152,7 +165,7 @@ class Exchange:
             self._bind_topic(key, destination)
         return True
 
-    def _content_of(self, arguments: Mapping[str, object]) -> ContentFilter | None:
+    def content_of(self, arguments: Mapping[str, object]) -> ContentFilter | None:
         """Returns the filter of a binding, if it has one. Refuses one that cannot be read with
         PRECONDITION_FAILED."""
         if headers.FILTER not in arguments:
@@ -169,6 +182,7 @@ class Exchange:
 
     def _bind_filtered(self, binding: Binding, content: ContentFilter) -> None:
         self._filters[binding] = self._next, content
+        self._filtered_by_key.clear()
         if self.type is ExchangeType.TOPIC:
             self._filtered.add(binding.key, self._next, binding)
         self._next += 1
@@ -192,6 +206,7 @@ class Exchange:
             self.watcher(binding, False)
         if binding in self._filters:
             number, _ = self._filters.pop(binding)
+            self._filtered_by_key.clear()
             self._filtered.remove(key, number)
         elif self.type is ExchangeType.DIRECT:
             _discount(self._by_key[key], destination)
@@ -210,29 +225,42 @@ class Exchange:
             self._trie.remove(key, serial[0])
             del self._serials[key, destination]
 
-    def match(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
+    def match(self, key: bytes, run: Run, reader: HeaderReader | None, schemas: Schemas) -> list[Destination]:
         """Returns the destinations of a message with `key`, possibly with duplicates. The run has one message
         if they depend on more than the key."""
         found = self._tabled(key, run, reader)
         if not self._filters or reader is None:
             return found
-        wanted = [one for one in self._filtered_for(key, run, reader) if one.destination not in found]
-        if not wanted:
+        wanted = self._filtered_for(key)
+        if not wanted.bindings:
             return found
-        topic, record = reader.topic(key), reader.record(run)
-        passed = [one.destination for one in wanted if self._filters[one][1].passes(topic, record)]
-        return found + passed
+        topic = reader.topic(key)
+        passed = wanted.contents.passed(topic, reader.record(run), schemas)
+        bindings = [wanted.bindings[place] for place in wanted.contents.places(passed)]
+        if self.type is ExchangeType.HEADERS and bindings:
+            given = reader.headers(run)
+            bindings = [one for one in bindings if headers.matches(self.bindings[one], given)]
+        had = set(found)
+        return found + [one.destination for one in bindings if one.destination not in had]
 
-    def _filtered_for(self, key: bytes, run: Run, reader: HeaderReader) -> list[Binding]:
-        """Returns the bindings with a filter that fit, apart from it."""
+    def _filtered_for(self, key: bytes) -> _Filtered:
+        """Returns the bindings with a filter whose key fits."""
+        by_key = self.type is ExchangeType.TOPIC or self.type is ExchangeType.DIRECT
+        known = self._filtered_by_key.get(key if by_key else _NO_KEY)
+        if known is not None:
+            return known
         if self.type is ExchangeType.TOPIC:
-            return self._filtered.match(key)
-        if self.type is ExchangeType.DIRECT:
-            return [binding for binding in self._filters if binding.key == key]
-        if self.type is ExchangeType.FANOUT:
-            return list(self._filters)
-        found = reader.headers(run)
-        return [one for one in self._filters if headers.matches(self.bindings[one], found)]
+            found = self._filtered.match(key)
+        elif self.type is ExchangeType.DIRECT:
+            found = [binding for binding in self._filters if binding.key == key]
+        else:
+            found = list(self._filters)
+        patterns = {binding.key if by_key else _NO_KEY for binding in found}
+        contents = self._kept.of(patterns, [[self._filters[binding][1]] for binding in found])
+        if len(self._filtered_by_key) >= _KEYS:
+            self._filtered_by_key.clear()
+        made = self._filtered_by_key[key if by_key else _NO_KEY] = _Filtered(found, contents)
+        return made
 
     def _tabled(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
         """Returns the destinations of bindings without a filter."""

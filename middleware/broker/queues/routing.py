@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from treecast.middleware.model.wishes import NoSchemas, Schemas
+
 from .any_queue import AnyQueue
 from .exchange import Destination, Exchange, ExchangeType, HeaderReader
 from .message import Run
@@ -43,6 +45,7 @@ class Router:
         self.exchanges: dict[bytes, Exchange] = {}
         self.queues: dict[bytes, AnyQueue] = {}
         self.reader: HeaderReader | None = None
+        self.schemas: Schemas = NoSchemas()
         self.routes: dict[tuple[bytes, bytes], list[AnyQueue]] = {}
 
     def changed(self) -> None:
@@ -125,7 +128,11 @@ class Router:
             if exchange is None:
                 continue
             by_key = by_key and exchange.by_key
-            found = [destination for key in keys for destination in exchange.match(key, run, self.reader)]
+            found = [
+                destination
+                for key in keys
+                for destination in exchange.match(key, run, self.reader, self.schemas)
+            ]
             if exchange.type is ExchangeType.LOCAL_RANDOM:
                 found = exchange.turn([one for one in found if self._is_here(one)])
             elif exchange.type is ExchangeType.MODULUS_HASH:

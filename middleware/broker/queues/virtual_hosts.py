@@ -11,6 +11,8 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from treecast.middleware.model.wishes import NoSchemas, Schemas
+
 from .arguments import QueueArguments, QueueType
 from .exchange import HeaderReader
 from .joined import JoinedQueues
@@ -62,6 +64,7 @@ class LocalVirtualHosts:
         self.vhosts: dict[str, VirtualHost] = {}
         self.metadata: dict[str, dict[str, object]] = {}
         self.reader: HeaderReader | None = None
+        self.schemas: Schemas = NoSchemas()
         self.streams: StreamHost | None = None
         self.joined: JoinedQueues | None = None
         self.leaving: list[Callable[[str], None]] = []
@@ -81,12 +84,19 @@ class LocalVirtualHosts:
         for vhost in self.vhosts.values():
             vhost.router.reader, vhost.queue_definitions.streams = reader, streams
 
+    def use_schemas(self, schemas: Schemas) -> None:
+        """Reads messages of topics by their `schemas` from now on."""
+        self.schemas = schemas
+        for vhost in self.vhosts.values():
+            vhost.router.schemas = schemas
+
     # --- as `shared.VirtualHosts`
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self._settings)
         vhost.router.reader, vhost.queue_definitions.streams = self.reader, self.streams
         vhost.queue_definitions.default_type = _default_type(self.metadata.get(name, {}))
+        vhost.router.schemas = self.schemas
         self.vhosts[name] = vhost
         vhost.ledger.recorder.declared("vhost", b"", {})
         if self.joined is not None:

@@ -101,7 +101,7 @@ class _Writer:
             yield from self._leaf(number, effect)
 
     def _field(self, field: QueryField, tables: LevelTables) -> Iterator[TableEntry]:
-        value = f"hdr.{field.header}.{field.name}"
+        value = field.value
         if field.kind == "low":
             yield from self._classes(field, tables, value)
             value = f"meta.{field.key}_class"

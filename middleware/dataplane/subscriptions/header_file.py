@@ -26,6 +26,8 @@ from treecast.middleware.dataplane.p4 import Bits, Program, load_program
 from treecast.middleware.filters.compiler.program import MAX_FIELDS, split_source
 from treecast.middleware.filters.compiler.program_messages import MAX_MESSAGES
 from treecast.middleware.filters.compiler.schema import (
+    ARRIVAL,
+    PORT_BITS,
     SPACE,
     Counter,
     CustomAction,
@@ -207,6 +209,8 @@ class _Reader:
                 self._messages(words)
             case "query_next", 2 | 3:
                 self._next(words)
+            case "query_port", 1:
+                self._port(words[0])
             case "query_pad", 2:
                 self._pads[self._path(words[0])] = self._number(words[1], 0, 255)
             case kind, count:
@@ -245,6 +249,16 @@ class _Reader:
         if width > 128:
             self._wrong(f"{word} has {width} bits; a query field has at most 128")
         self.fields.append(QueryField(header, name, width, kind, bits))
+
+    def _port(self, word: str) -> None:
+        header, dot, name = word.partition(".")
+        if not dot or not header.isidentifier() or not name.isidentifier():
+            self._wrong(f"{word!r} is no name.name for the port by which a packet came")
+        if header in self._headers:
+            self._wrong(f"{header} is a header: give the port by which a packet came another name")
+        if any(field.source for field in self.fields):
+            self._wrong("there is one query_port already")
+        self.fields.append(QueryField(header, name, PORT_BITS, "range", source=ARRIVAL))
 
     def _counter(self, words: list[str]) -> None:
         name = words[0]
@@ -297,7 +311,4 @@ class _Reader:
 
     def with_pads(self) -> list[QueryField]:
         """Returns the query fields, each with what fills its short strings."""
-        return [
-            QueryField(one.header, one.name, one.width, one.kind, one.bits, self._pads.get(one.path, SPACE))
-            for one in self.fields
-        ]
+        return [structs.replace(one, pad=self._pads.get(one.path, SPACE)) for one in self.fields]

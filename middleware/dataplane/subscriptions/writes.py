@@ -77,7 +77,7 @@ class Writer:
         """Returns the table of an entry, and what it matches."""
         field = self._schema.fields[self._order[place.level]]
         matches: Matches = {"meta.state": ExactMatch(place.state)}
-        value = f"hdr.{field.header}.{field.name}"
+        value = field.value
         if place.part == "exact":
             matches[value] = ExactMatch(place.low)
         elif place.part == "span":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..figure import Figure
 from .changes import FIGURE as CHANGES
+from .fat_tree_live import FIGURE as FAT_TREE
 from .fig8 import FIGURE as FIG_8
 from .fig9 import FIGURE as FIG_9
 from .fig11 import FIGURE as FIG_11
@@ -21,5 +22,17 @@ from .table1 import FIGURE as TABLE_1
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
-    for figure in (RULES_100K, CHANGES, FIG_8, FIG_9, FIG_11, FIG_12, FIG_13, FIG_14, FIG_15, TABLE_1)
+    for figure in (
+        RULES_100K,
+        CHANGES,
+        FAT_TREE,
+        FIG_8,
+        FIG_9,
+        FIG_11,
+        FIG_12,
+        FIG_13,
+        FIG_14,
+        FIG_15,
+        TABLE_1,
+    )
 }

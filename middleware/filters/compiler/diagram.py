@@ -73,10 +73,13 @@ class States:
 
 
 class Sets:
-    """Sets of numbers below `count`, each with a number of its own, in the order of their first coming."""
+    """Sets of numbers below `count`, each with a number of its own, in the order of their first coming.
 
-    def __init__(self, count: int) -> None:
+    `room`: how many members all of them may have together; negative: any number."""
+
+    def __init__(self, count: int, room: int = -1) -> None:
         self.count = count
+        self.room = room
         self._small: dict[int, int] = {}
         self._sparse: dict[tuple[int, ...], int] = {}
         self._dense: dict[bytes, int] = {}
@@ -88,7 +91,7 @@ class Sets:
         if found < 0:
             found = len(self.members)
             self._small[mask] = found
-            self.members.append(bits_of(mask))
+            self._add(bits_of(mask))
         return found
 
     def of_tuple(self, live: tuple[int, ...]) -> int:
@@ -97,7 +100,7 @@ class Sets:
         if found < 0:
             found = len(self.members)
             self._sparse[live] = found
-            self.members.append(list(live))
+            self._add(list(live))
         return found
 
     def of_bytes(self, data: bytes) -> int:
@@ -106,8 +109,15 @@ class Sets:
         if found < 0:
             found = len(self.members)
             self._dense[data] = found
-            self.members.append(bits_of(int.from_bytes(data, "little")))
+            self._add(bits_of(int.from_bytes(data, "little")))
         return found
+
+    def _add(self, members: list[int]) -> None:
+        self.members.append(members)
+        if self.room >= 0:
+            self.room -= len(members) + 1
+            if self.room < 0:
+                raise DiagramTooLarge(len(self.members), "sets of rules")
 
     def of_list(self, members: list[int]) -> int:
         """Returns the number of a set, as the sweep would form it."""
@@ -178,14 +188,17 @@ class Expansion:
         self.roots = roots
 
 
-def expand(levels: list[Level], roots: list[list[int]], actions: int, limit: int) -> Expansion:
-    """Returns all states that the sets of remains `roots` lead to. Raises DiagramTooLarge."""
-    sets = Sets(len(levels[0].constraint) if levels else actions)
+def expand(
+    levels: list[Level], roots: list[list[int]], actions: int, limit: int, room: int = -1
+) -> Expansion:
+    """Returns all states that the sets of remains `roots` lead to. Raises DiagramTooLarge, also if the states
+    of a level have more than `room` members together."""
+    sets = Sets(len(levels[0].constraint) if levels else actions, room)
     numbers = [sets.of_list(root) for root in roots]
     found: list[States] = []
     total = 0
     for level in levels:
-        following = Sets(level.count)
+        following = Sets(level.count, room)
         states = States()
         for members in sets.members:
             _sweep(level, members, following, states)

@@ -189,7 +189,7 @@ class _Writer:
         yield "}"
 
     def _field_tables(self, field: QueryField) -> Iterator[str]:
-        value = f"hdr.{field.header}.{field.name}"
+        value = field.value
         if field.kind == "low":
             yield f"action {field.key}_is(bit<{field.bits}> class) {{"
             yield f"    meta.{field.key}_class = class;"
@@ -251,7 +251,7 @@ class _Writer:
 
     def _apply_field(self, level: int, field: QueryField) -> Iterator[str]:
         yield f"if (meta.at == {level}) {{"
-        yield f"    if (hdr.{field.header}.isValid()) {{"
+        yield f"    if ({field.there}) {{"
         if field.kind == "low":
             yield f"        {field.key}_map.apply();"
         yield from _indented(_tries(field.key, field.kind in _KIND), 2)
@@ -297,10 +297,9 @@ class _Writer:
         yield "    count = count + 1;"
         for place, field in enumerate(self.schema.fields):
             if field.width <= STATE_BITS:
-                there = f"hdr.{field.header}.isValid()"
-                yield f"}} else if (meta.{name}_argument == {place + 1} && {there}) {{"
+                yield f"}} else if (meta.{name}_argument == {place + 1} && {field.there}) {{"
                 yield "    count = count + 1;"
-                yield f"    total = total |+| (bit<{STATE_BITS}>) hdr.{field.header}.{field.name};"
+                yield f"    total = total |+| (bit<{STATE_BITS}>) {field.value};"
         yield "}"
 
     def _rest_of_pipeline(self) -> Iterator[str]:

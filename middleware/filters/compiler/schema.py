@@ -9,6 +9,7 @@
 | `query_next(h.f, value, h2)` | the parser goes on with h2 if the field has this value |
 | `query_next(h, h2)` | it goes on with h2 after every h |
 | `query_messages(h.count, h2.length, most)` | behind h come `count` messages, each of which begins with h2 |
+| `query_port(h.f)` | h.f is the port by which the packet came; h is no header |
 | `query_pad(h.f, byte)` | strings shorter than the field are filled with this byte; 0x20 unless said |
 """
 
@@ -23,6 +24,8 @@ from ..tree import Field
 KINDS: Final = ("range", "exact", "lpm", "ternary", "low")
 STATE_BITS: Final = 64  # of a state variable's value
 SPACE: Final = 0x20
+PORT_BITS: Final = 9  # of v1model's ports
+ARRIVAL: Final = "standard.ingress_port"
 
 
 class SchemaError(ValueError):
@@ -58,7 +61,8 @@ class Next(Struct, frozen=True):
 
 
 class QueryField(Struct, frozen=True):
-    """A field that filters may use. `bits`: of the low-resolution domain. `pad`: fills short strings."""
+    """A field that filters may use. `bits`: of the low-resolution domain. `pad`: fills short strings.
+    `source`: the P4 expression that it is, if it is of no header; such a field is never absent."""
 
     header: str
     name: str
@@ -66,6 +70,17 @@ class QueryField(Struct, frozen=True):
     kind: str = "range"
     bits: int = 0
     pad: int = SPACE
+    source: str = ""
+
+    @property
+    def value(self) -> str:
+        """The field in the program."""
+        return self.source or f"hdr.{self.header}.{self.name}"
+
+    @property
+    def there(self) -> str:
+        """Whether the packet has it, in the program."""
+        return "true" if self.source else f"hdr.{self.header}.isValid()"
 
     @property
     def path(self) -> tuple[str, str]:

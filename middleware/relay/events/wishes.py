@@ -6,9 +6,11 @@ import asyncio
 from asyncio import Future
 from collections.abc import Callable, Iterable
 
+from treecast.middleware.broker.filtering import any_content
 from treecast.middleware.broker.pubsub import AGENTS, PubSub, Subscription, Waiter
-from treecast.middleware.model.wishes import Pattern, Wish, filter_of
+from treecast.middleware.model.wishes import ContentFilter, Pattern, Wish, filter_of
 from treecast.middleware.relay.interest import Interest
+from treecast.middleware.relay.narrowing import narrowed
 
 from .sending import Outbox, RemoteHost
 from .shares import Shares, share_of
@@ -37,6 +39,7 @@ class Wishes:
         self._interest = interest
         self._outbox = outbox
         self._remotes = remotes
+        self._filters: dict[tuple[int, Pattern], dict[str, None]] = {}  # that a host has announced
 
     def start(self) -> None:
         """Takes over the interest that exists already, here and at other hosts."""
@@ -44,7 +47,7 @@ class Wishes:
             self.wanted(wish)
         self._interest.on_change = self._changed
         for host in self._interest.hosts():
-            self._changed(host, self._interest.of(host), ())
+            self._changed(host, self._interest.told_by(host), ())
 
     async def close(self) -> None:
         """Stops. The announced interest stays: persistent sessions still want it."""
@@ -94,19 +97,46 @@ class Wishes:
         remote = self._remotes.get(host)
         if remote is None:
             remote = self._remotes[host] = RemoteHost(self._hub.routes.next_serial(), host, self._outbox)
-        for pattern in added:  # first, so that what a host has added takes the place of what it removed
+        more, less = list(added), list(removed)
+        narrower = self._note(host, more, less)
+        for pattern in more:  # first, so that what a host has added takes the place of what it removed
             self._apply(remote, pattern, True)
-        for pattern in removed:
+        for pattern in less:
             self._apply(remote, pattern, False)
+        for pattern in narrower.difference(more, less).intersection(self._interest.of(host)):
+            self._apply(remote, pattern, True)
         if self.on_others is not None:
             self.on_others()
+
+    def _note(self, host: int, more: list[Pattern], less: list[Pattern]) -> set[Pattern]:
+        """Takes note of filters among what a host has announced. Returns the patterns that they are for."""
+        found: set[Pattern] = set()
+        for pattern in less:
+            if (only := narrowed(pattern)) is not None:
+                self._filters.get((host, only[1]), {}).pop(only[0], None)
+                found.add(only[1])
+        for pattern in more:
+            if (only := narrowed(pattern)) is not None:
+                self._filters.setdefault((host, only[1]), {})[only[0]] = None
+                found.add(only[1])
+        for pattern in found:
+            if not self._filters.get((host, pattern)):
+                self._filters.pop((host, pattern), None)
+        return found
+
+    def _content(self, host: int, pattern: Pattern) -> ContentFilter | None:
+        """Returns what a host wants of a pattern's messages; None if it wants all, or if one of its filters
+        cannot be read here. An agent sends all: its messages have a form that only agents know."""
+        texts = self._filters.get((host, pattern))
+        return any_content(tuple(texts)) if texts and not self._agent else None
 
     def _apply(self, remote: RemoteHost, pattern: Pattern, wanted: bool) -> None:
         filter, share = filter_of(pattern), share_of(pattern)
         if share is not None and filter_of(pattern[2:]) is not None:
             self._shares.announced(remote.host, share, wanted)
         elif filter is not None and wanted:
-            self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
+            content = self._content(remote.host, pattern)
+            self._hub.subscribe(Subscription(remote, filter, _QOS, False, True, content=content))
         elif filter is not None:
             self._hub.unsubscribe(remote, filter)
         elif self._agent:

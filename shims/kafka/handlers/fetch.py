@@ -20,6 +20,7 @@ from treecast.middleware.broker import (
     LongPolls,
     PartitionLeader,
     PartitionRead,
+    TopicSchemas,
 )
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
@@ -71,6 +72,7 @@ class TopicNames:
 def fetch(
     leaders: Leaders,
     names: TopicNames,
+    schemas: TopicSchemas,
     polls: LongPolls,
     counters: FaceCounters,
     header: RequestHeader,
@@ -83,7 +85,7 @@ def fetch(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
         )
     try:
-        attempt = Attempt(leaders, names, header, request, max_bytes, counters)
+        attempt = Attempt(leaders, names, schemas, header, request, max_bytes, counters)
     except TreecastError as wrong:
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
@@ -100,6 +102,7 @@ class Attempt:
         self,
         leaders: Leaders,
         names: TopicNames,
+        schemas: TopicSchemas,
         header: RequestHeader,
         request: FetchRequest,
         max_bytes: int,
@@ -114,7 +117,9 @@ class Attempt:
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.isolation = _ISOLATIONS[request.isolation]
-        self._filtered = None if request.filter is None else FilteredReads(request.filter, counters)
+        self._filtered = None
+        if request.filter is not None:
+            self._filtered = FilteredReads(request.filter, counters, schemas)
         self.results: list[FetchResult] = []
         self.leaders: list[PartitionLeader] = []
         self._leader: PartitionLeader | None = None  # the one that was read last

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.unit.mqtt.face import Client, MemoryHost
 
+from treecast.middleware.filters.content import StatelessFilter
+from treecast.middleware.filters.schemas.check import check_filter
+from treecast.middleware.filters.schemas.reader import SchemaReader
+from treecast.middleware.model.topic_schema import SchemaVersion, TopicSchema, read_fields
+from treecast.middleware.model.wishes import ContentFilter, RecordSchema
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec_packets import FilterRequest, Publish, Suback, Subscribe
 from treecast.shims.mqtt.codec_properties import Properties
@@ -132,3 +137,42 @@ def test_two_filters_and_shared_subscriptions_with_one_are_refused(host: MemoryH
     assert isinstance(answer, Suback)
     assert answer.reasons == bytes([codec.IMPLEMENTATION_ERROR])
     assert subscribed(client, "a == 1", "$share/g/t", "t").reasons == bytes([codec.IMPLEMENTATION_ERROR, 1])
+
+
+class _Orders:
+    """The topic `orders` has a schema."""
+
+    def __init__(self) -> None:
+        self.reader = SchemaReader(TopicSchema("fixed", (SchemaVersion(read_fields("price:u16")),)))
+        self.counted: list[str] = []
+
+    def of(self, topic: str) -> RecordSchema | None:
+        return self.reader if topic == "orders" else None
+
+    def unmet(self, topic: str) -> None:
+        self.counted.append(topic)
+
+    def check(self, levels: tuple[str, ...], content: ContentFilter) -> None:
+        assert isinstance(content, StatelessFilter)
+        if levels == ("orders",):
+            check_filter(content.tree, self.reader.schema)
+
+
+def test_fields_are_those_that_the_topic_declares(host: MemoryHost) -> None:
+    client, publisher, schemas = host.connected("c"), host.connected("p"), _Orders()
+    host.hub.schemas = schemas
+    subscribed(client, "price > 300", "#")
+    for topic, payload in (("orders", b"\1\0"), ("orders", b"\2\0"), ("orders", b'{"price": 301}')):
+        publisher.publish(topic, payload, 1)
+    publisher.publish("bills", b'{"price": 301}', 1)
+    assert client.payloads() == [b"\2\0", b'{"price": 301}']
+    assert schemas.counted == ["orders"]
+
+
+def test_a_filter_that_does_not_fit_the_topics_schema_is_refused(host: MemoryHost) -> None:
+    client = host.connected("c")
+    host.hub.schemas = _Orders()
+    refused = subscribed(client, "prize > 300", "orders")
+    assert refused.reasons == bytes([codec.IMPLEMENTATION_ERROR])
+    assert "no field prize" in str(refused.properties.reason_string)
+    assert subscribed(client, "prize > 300", "bills", "#").reasons == b"\1\1"

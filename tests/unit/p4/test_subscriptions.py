@@ -154,3 +154,15 @@ def test_state_by_hand(constraint: str, wanted: list[int], interpret: bool) -> N
         found.append(len(switch.receive(INGRESS, some.to_bytes((1, b, None)), now / 1e6)))
         switch.receive(INGRESS, some.to_bytes((2, 15, None)), now / 1e6)
     assert found == wanted
+
+
+def test_rules_may_name_the_port_by_which_a_packet_came() -> None:
+    text = DESCRIPTION % ("", "") + "@pragma query_port(arrival.port)\n"
+    schema = read_header_file(text, "small.p4")
+    rules = parse_rules("arrival.port < 2 and a == 3 : fwd(2, 3)\nport == 3 : fwd(1)\n")
+    compiled = compile_rules(schema, rules)
+    switch = Switch(load_program(program_text(schema, compiled.order), "generated.p4"), ports=PORTS)
+    install(compiled, switch)
+    data = some.to_bytes((3, 0, None))
+    found = [{out.port for out in switch.receive(port, data, 0.0)} for port in (1, 2, 3)]
+    assert found == [{2, 3}, set(), {1}]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.unit.queues.host import Headers, Host, Taker
 
 from treecast.middleware.broker.queues import Destination, Reason, Refusal, by_content
+from treecast.middleware.filters.content import StatelessFilter
+from treecast.middleware.filters.schemas.check import check_filter
+from treecast.middleware.filters.schemas.reader import SchemaReader
+from treecast.middleware.model.topic_schema import SchemaVersion, TopicSchema, read_fields
+from treecast.middleware.model.wishes import ContentFilter, RecordSchema
 
 ALL_HEADERS = {
     b"both": {"a": 1, "b": "x"},
@@ -357,3 +364,67 @@ def test_filters_that_cannot_be_read_are_refused(host: Host, kind: str, text: ob
         host.vhost.bindings.bind(b"x", Destination(b"q", False), b"k", {"x-treecast-filter": text})
     assert refusal.value.reason is Reason.PRECONDITION_FAILED
     assert not host.vhost.exchanges[b"x"].bindings
+
+
+class _Orders:
+    """The topic `orders` declares one field."""
+
+    def __init__(self) -> None:
+        self.reader = SchemaReader(TopicSchema("json", (SchemaVersion(read_fields("n:u8")),)))
+        self.counted: list[str] = []
+
+    def of(self, topic: str) -> RecordSchema | None:
+        return self.reader if topic == "orders" else None
+
+    def unmet(self, topic: str) -> None:
+        self.counted.append(topic)
+
+    def check(self, levels: tuple[str, ...], content: ContentFilter) -> None:
+        assert isinstance(content, StatelessFilter)
+        if levels == ("orders",):
+            check_filter(content.tree, self.reader.schema)
+
+
+def test_the_fields_of_a_binding_are_those_that_the_topic_declares() -> None:
+    host, schemas = Host(), _Orders()
+    host.vhost.router.reader, host.vhost.router.schemas = Headers({}), schemas
+    host.vhost.declare_exchange(b"x", "topic")
+    host.queue("q")
+    to = Destination(b"q", False)
+    with pytest.raises(Refusal, match="no field m") as caught:
+        host.vhost.bind(b"x", to, b"orders", {"x-treecast-filter": "m > 5"})
+    assert caught.value.reason is Reason.PRECONDITION_FAILED
+    host.vhost.bind(b"x", to, b"#", {"x-treecast-filter": "m > 5"})  # for topics that declare none, too
+    host.vhost.bind(b"x", to, b"orders", {"x-treecast-filter": "n > 5"})
+    for body in (b'{"n": 9}', b'{"n": 999}', b'{"n": 1, "m": 9}'):
+        host.publish(body, exchange="x", key="orders")
+    host.publish(b'{"m": 9}', exchange="x", key="bills")
+    assert host.drained("q") == [b'{"n": 9}', b'{"m": 9}']
+    assert schemas.counted == ["orders"]
+
+
+def to(name: str) -> Destination:
+    return Destination(name.encode(), False)
+
+
+def test_many_bindings_with_filters_come_and_go() -> None:
+    host, rng = Host(), Random(3)
+    host.vhost.router.reader = Headers({})
+    host.vhost.declare_exchange(b"x", "topic")
+    wanted: dict[str, tuple[int, str]] = {}
+    for round in range(4):
+        for number in rng.sample(range(300), 150):
+            name = f"q{number}"
+            if name in wanted:
+                floor, key = wanted.pop(name)
+                host.vhost.unbind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
+            else:
+                floor, key = wanted[name] = rng.randrange(100), rng.choice(["k", "k.#", "other"])
+                host.queue(name)
+                host.vhost.bind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
+        for n in (0, 50, 99, 100):
+            host.publish(b'{"n": %d}' % n, exchange="x", key="k")
+            for name, (floor, key) in wanted.items():
+                assert host.drained(name) == ([b'{"n": %d}' % n] if n > floor and key != "other" else []), (
+                    round
+                )

@@ -1,0 +1,1 @@
+"""Readers of the fields that topics declare: JSON, fixed layouts, Avro and Protobuf."""
