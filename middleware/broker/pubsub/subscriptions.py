@@ -123,9 +123,7 @@ class Targets:
         self._contents: Contents | None = None  # of the direct targets, if some are filtered
         self._wishes: Wishes | None = None
 
-    def judged(
-        self, message: Message, schemas: Schemas, tally: SubscriptionTally | None
-    ) -> list[Target]:
+    def judged(self, message: Message, schemas: Schemas, tally: SubscriptionTally | None) -> list[Target]:
         """Returns the targets whose filters a message passes, and counts what these did."""
         if tally is None:
             return self.passing(message, schemas)
