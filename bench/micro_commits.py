@@ -25,8 +25,8 @@ from typing import Annotated
 
 import typer
 
-from bench.core.process import cpu_seconds, descendants
 from bench.peers.treecast import TreecastPeer
+from treecast.middleware.evaluation.processes import cpu_seconds, descendants
 from treecast.middleware.load.connection import Connection
 
 TOPIC = "commits"
