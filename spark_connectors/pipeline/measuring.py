@@ -207,8 +207,8 @@ class Measures:
 
         one, folder = self._settings, Path(self._tables.path(table))
         needed = {window - back for window in windows for back in (0, one.length)}
-        paths = [folder / f"slot={slot}" for slot in one.slots_of(needed)]
-        paths = [str(path) for path in paths if path.exists()]
+        parts = [folder / f"slot={slot}" for slot in one.slots_of(needed)]
+        paths = [str(path) for path in parts if path.exists()]
         reader = self._spark.read.schema(t.SCHEMAS[table]).option("basePath", str(folder))
         found = reader.parquet(*paths) if paths else self._spark.createDataFrame([], t.SCHEMAS[table])
         found = measures.windowed(found, one.length, one.step)
