@@ -240,7 +240,7 @@ def run_all(given: argparse.Namespace) -> bool:
         )
         if given.direct:
             alone = spread(run, given.groups, count, direct=True)
-            print(f"the same groups at the cluster: {alone:.1f} times")
+            print(f"the same groups at the cluster: {alone:.1f} times", flush=True)
         produced = moves(run, given.moves, random.Random(given.seed))
         print(f"{given.moves} moves under load: {produced} records, each read once")
         return times <= MOST

@@ -120,13 +120,19 @@ class Sites:
 
     def _start_ready(self, host: str, what: str, *command: str) -> subprocess.Popen[bytes]:
         """Starts a program at a host; returns when it says that it is ready. Raises Failed."""
-        log = self._folder / f"{what}.log"
-        with log.open("ab") as sink:
-            process = self.lab.start(host, *command, stderr=sink)
+        process = self._start(host, what, *command)
+        self._await_ready(what, process)
+        return process
+
+    def _start(self, host: str, what: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self._folder / f"{what}.log").open("ab") as sink:
+            return self.lab.start(host, *command, stderr=sink)
+
+    def _await_ready(self, what: str, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         if not process.stdout.readline().startswith(b"ready "):
-            raise Failed(f"the {what} does not start; see {log}:\n{log.read_text()[-2000:]}")
-        return process
+            said = (self._folder / f"{what}.log").read_text()
+            raise Failed(f"the {what} does not start:\n{said[-2000:]}")
 
     # --- servers
 
@@ -190,7 +196,9 @@ class Sites:
                 f'declare = [{{ name = "{EXCHANGE}", type = "fanout" }}]\n'
             )
             program = (sys.executable, "-m", "treecast.middleware.cli", "agent", "rabbitmq")
-            self._agents[host] = self._start_ready(host, f"agent-{host}", *program, "--config", str(config))
+            self._agents[host] = self._start(host, f"agent-{host}", *program, "--config", str(config))
+        for host in hosts:
+            self._await_ready(f"agent-{host}", self._agents[host])
         for host in hosts:
             wait_until(
                 lambda host=host: self.status(host).get("serving"), f"the agent of {host} does not serve"
