@@ -21,6 +21,7 @@ from typing import Final
 
 import pika
 from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -52,14 +53,14 @@ def by_mqtt(hosts: list[DaemonProcess], messages: list[bytes], wanted: int, filt
     """Returns the bytes that the first host sends while a client of the second gets its messages."""
     got: list[bytes] = []
     confirmed: list[object] = []
-    there = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
-    there.on_message = lambda _client, _data, message: got.append(message.payload)
+    there = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    there.on_message = lambda _client, _data, message: got.append(bytes(message.payload))
     there.on_subscribe = lambda *words: confirmed.append(words)
-    here = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    here = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
     for client, host in ((there, hosts[1]), (here, hosts[0])):
         client.connect(*host.address("mqtt"))
         client.loop_start()
-    given = Properties(PacketTypes.SUBSCRIBE)
+    given = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
     if filter:
         given.UserProperty = ("x-treecast-filter", filter)
     there.subscribe("orders/eu", qos=1, properties=given)
