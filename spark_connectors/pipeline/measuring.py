@@ -64,8 +64,8 @@ class MeasureSettings(Struct, frozen=True):
 
 
 class Counted(Struct, frozen=True):
-    """The minutes around a batch. `sizes`: intervals by minute, of all minutes around; `hours`: those in which
-    they came, since the Unix epoch; `touched`: the minutes that have to be computed.
+    """The minutes around a batch. `sizes`: intervals by minute, of all minutes around; `hours`: those in
+    which they came, since the Unix epoch; `touched`: the minutes that have to be computed.
     """
 
     sizes: dict[int, int]

@@ -154,8 +154,8 @@ COLUMNS = {
     "events of the cluster": "number, event, application, object",
     "users and rights": "user, admin, logs in by, permission, operation, resource, pattern",
     "secured clusters": "role, valid until, expelled",
-    "pipelines": "query, batch, rows, strategy, threshold, seed, rules, writes, at origin, for host, messages,"
-    " saves, share",
+    "pipelines": "query, batch, rows, strategy, threshold, seed, rules, writes, at origin, for host,"
+    " messages, saves, share",
 }
 VOCABULARY = [word for words in COLUMNS.values() for word in words.split(", ")]
 COLUMN = re.compile(r"[a-z]+( [a-z]+)*(/s)?|MAC|IPv4|IPv6|MB/s")

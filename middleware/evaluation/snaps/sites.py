@@ -14,6 +14,7 @@ import sys
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -200,9 +201,10 @@ class Sites:
         for host in hosts:
             self._await_ready(f"agent-{host}", self._agents[host])
         for host in hosts:
-            wait_until(
-                lambda host=host: self.status(host).get("serving"), f"the agent of {host} does not serve"
-            )
+            wait_until(partial(self._serves, host), f"the agent of {host} does not serve")
+
+    def _serves(self, host: str) -> bool:
+        return bool(self.status(host).get("serving"))
 
     def status(self, host: str) -> dict[str, Any]:
         """Returns what an agent says of itself; {} if it does not answer."""

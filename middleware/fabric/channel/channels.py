@@ -19,7 +19,6 @@ from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import cast
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.tls_listener import Arrival, TlsListener
