@@ -160,7 +160,7 @@ class Refusal(_Message, frozen=True):
 ANYBODY: Final = "anybody"
 HOLDER: Final = "holder of a one-time token"
 
-# Who may make each call: a role of `certificates`, or one of the two above
+# The caller of each call: a role of `certificates`, or one of the two above
 CALLERS: Final[Mapping[type[Struct], str]] = MappingProxyType(
     {
         Hello: ANYBODY,

@@ -152,7 +152,8 @@ COLUMNS = {
     "checks": "check, level",
     "results": "title",
     "events of the cluster": "number, event, application, object",
-    "users and rights": "user, admin, logs in by, permission, operation, resource, pattern",
+    "users and rights": "user, admin, logs in by, permission, operation, resource, pattern, client id,"
+    " rates in a second",
     "secured clusters": "role, valid until, expelled",
     "pipelines": "query, batch, rows, strategy, threshold, seed, rules, writes, at origin, for host,"
     " messages, saves, share",

@@ -49,7 +49,7 @@ class Quota(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is for: of each there is one quota."""
+        """Its user, client or address: of each there is one quota."""
         return self.user, self.client_id, self.address
 
 

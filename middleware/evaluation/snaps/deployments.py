@@ -95,7 +95,7 @@ class Classic(Deployment):
 
 
 class Federated(Deployment):
-    """The publisher's server is the upstream of all subscribers' servers, which is as few links as can be."""
+    """The publisher's server is the upstream of all subscribers' servers, which needs the fewest links."""
 
     name = FEDERATED
 

@@ -1,4 +1,4 @@
-"""What is published where, over which network, and for how long: values of SNAPS' section IV.B."""
+"""Scenarios: what is published where, over which network, and for how long, as in SNAPS' section IV.B."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVE: Final = 0.95  # of the publisher's rate: a link with more carries every 
 
 
 class Wires(Struct, frozen=True):
-    """What a link is like: bits per second each way, and the seconds that a link between routers takes."""
+    """Values of a link: bits per second each way, and the seconds that a link between routers takes."""
 
     rate: float
     delay: float

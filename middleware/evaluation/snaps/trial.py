@@ -151,7 +151,7 @@ async def came(subscribers: list[Subscriber], wanted: list[int]) -> list[str]:
 
 
 class Seen(Struct, frozen=True):
-    """What counters say of the time in which messages were published. `cpu`: seconds of servers and agents,
+    """Counters of the time in which messages were published. `cpu`: seconds of servers and agents,
     and `agents`, of these alone."""
 
     seconds: float

@@ -145,7 +145,7 @@ class Channels:
                 self._accept, sock=listener, backlog=settings.backlog
             )
             return
-        # What a connection costs before its handshake is bounded here, and after it in `_accept`.
+        # The cost of a connection is bounded here before its handshake, and after it in `_accept`.
         self._server = made = TlsListener(
             tls.server, Visitors(strangers(settings.handshakes)), settings.handshake, self._arrive
         )

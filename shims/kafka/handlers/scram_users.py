@@ -118,7 +118,7 @@ def _outcome(name: str, refused: _Refused | None) -> Fields:
 
 
 def _check_administrator(ctx: Context, name: str) -> None:
-    """Who may alter users is not yet an administrator, and would be one with an administrator's password."""
+    """The right to alter users makes no administrator; an administrator's new password would."""
     identities = ctx.log_in.identities
     if identities.is_admin(name) and not identities.is_admin(ctx.principal.name):
         raise _Refused(

@@ -125,7 +125,7 @@ def test_carriers_that_do_not_fit_are_refused(tmp_path: Path, carrier: str) -> N
 
 
 def test_in_a_secured_cluster_it_is_a_unix_socket(tmp_path: Path) -> None:
-    """Whoever reaches it is the agent's own user, and needs no token; by TCP nobody is answered."""
+    """Only the agent's own user reaches it, and needs no token; by TCP nobody is answered."""
     carriers, carrier = srv6()
 
     async def run(address: str) -> int:

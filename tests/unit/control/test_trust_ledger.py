@@ -236,7 +236,7 @@ def restored(cluster: Cluster, ledger: bytes) -> Authority:
 
 
 async def test_an_older_ledger_goes_beyond_what_hosts_have_heard(cluster: Cluster, tmp_path: Path) -> None:
-    """What it has forgotten is refused everywhere: who joined since, and who was expelled since."""
+    """All that it has forgotten is refused everywhere: hosts that joined since, and those expelled since."""
     second, expelled = cluster.join("h2", cluster.token()), cluster.join("h3", cluster.token())
     backup = (cluster.folder / LEDGER).read_bytes()
     trust = host_trust(cluster, tmp_path / "h2", "h2")

@@ -1,4 +1,4 @@
-"""What no subscriber of a host wants does not leave for that host: filters travel with interest."""
+"""Filters travel with interest: messages that no subscriber of a host wants do not leave for that host."""
 
 from __future__ import annotations
 
