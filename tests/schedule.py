@@ -24,14 +24,12 @@ PARTED = (
 # name of a function stands for all of its parameters.
 LONGEST = (
     "clients/test_spark.py",
-    "network/test_pipeline.py",
     "fault/test_hosts.py::test_hosts[old-copy]",
     "clients/agents/test_rabbitmq.py",
     "fault/test_spark_run.py",
     "tutorials/test_tutorials.py::test_spark",
     "network/test_forgotten_groups.py::test_quiet_topics_leave_a_group_that_reaches_nobody",
     "bench/test_quick.py::test_rabbitmq_is_started_loaded_and_stopped",
-    "fault/test_hosts.py::test_hosts[wire]",
     "fault/test_hosts.py::test_hosts[full-disk]",
     "clients/test_spark_pipeline.py",
     "bench/test_quick.py::test_kafka_is_started_loaded_and_stopped",
@@ -55,7 +53,6 @@ LONGEST = (
     "bench/test_quick.py::test_records_go_from_one_daemon_to_another",
     "tutorials/test_tutorials.py::test_p4_switches",
     "tutorials/test_tutorials.py::test_application",
-    "fault/test_spark_hosts.py",
     "fault/test_strangers.py::test_a_stranger_costs_what_the_page_says[control-unfinished]",
 )
 _RANKS = {name: rank for rank, name in enumerate(LONGEST)}

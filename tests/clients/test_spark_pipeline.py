@@ -17,7 +17,7 @@ import pytest
 from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-JAVA = "-XX:TieredStopAtLevel=1 -Xshare:auto"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # half of the processor time
 PATIENCE = 1800.0  # seconds until a test gives up; nothing is asserted about it
 
 

@@ -42,9 +42,7 @@ def nightly(name: str, options: Options) -> Any:
             Options(hosts=3, seconds=18, rate=150, seed=5, events=("link", "address", "suspend")),
             id="lan",
         ),
-        pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 3)), id="wire"),
         pytest.param("burst", Options(burst=Bursts((2,), (10.0,), start="fresh")), id="burst"),
-        pytest.param("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing")), id="burst-8"),
         pytest.param(
             "burst",
             Options(burst=Bursts((5,), (6.0,), start="standing", carrier="relay", zones=3, most=1.8)),
@@ -53,7 +51,8 @@ def nightly(name: str, options: Options) -> Any:
         pytest.param(
             "burst", Options(burst=Bursts((2,), (4.0,), kind="mqtt", start="fresh")), id="burst-mqtt"
         ),
-        # more hosts, records and kinds of copies than above
+        # more hosts, records and kinds than above
+        nightly("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing"))),
         nightly("loss", Options(seconds=8, loss=0.01)),
         nightly("loss", Options(seconds=8, loss=0.1, seed=2)),
         nightly("kills", Options(count=4, seed=3)),

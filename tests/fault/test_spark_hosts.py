@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.slow]
 ROWS, SIZE = 40_000, 100
 
 
+@pytest.mark.nightly
 def test_each_executor_reads_from_its_own_hosts_daemon(
     tmp_path: Path, require_tool: Callable[[str], str], require: Callable[[object, str], None]
 ) -> None:

@@ -87,6 +87,7 @@ def wait_for_advice(process: subprocess.Popen[bytes], made: Lab, sent: int) -> t
     return said.decode(), sent
 
 
+@pytest.mark.nightly  # tests/clients has the pipeline, and tests/unit/trees has who follows its advice
 def test_what_is_sent_shapes_the_trees(
     lab: StartLab, tmp_path: Path, require: Callable[[object, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
