@@ -74,7 +74,7 @@ class Application:
 class Subscriber(Application):
     """Consumes a queue of its own, bound to an exchange.
 
-    `latencies`: of each message that came, by its number, in nanoseconds; -1: it has not come.
+    `latencies`: of each message that came, in the order of their numbers, in nanoseconds; -1: it has not come.
     """
 
     def __init__(self, host: str) -> None:
@@ -83,6 +83,8 @@ class Subscriber(Application):
         self.latencies = array("q")
         self.came = 0
         self.twice = 0
+        self.first = 0
+        self.earlier = 0  # messages of an earlier scenario, late or again
         self.warmed = 0  # messages of the warm-up
 
     async def consume(self, queue: str, exchange: str) -> None:
@@ -93,8 +95,9 @@ class Subscriber(Application):
         await call(_CHANNEL, commands.Queue.Bind(queue=queue, exchange=exchange, routing_key="#"))
         await call(_CHANNEL, commands.Basic.Consume(queue=queue, no_ack=True))
 
-    def begin(self, count: int) -> None:
-        """Expects messages with numbers below `count`."""
+    def begin(self, first: int, count: int) -> None:
+        """Expects `count` messages, numbered from `first`."""
+        self.first = first
         self.latencies = array("q", [-1]) * count
 
     def delivered(self, run: Delivered) -> None:
@@ -103,10 +106,12 @@ class Subscriber(Application):
             number, sent = STAMP.unpack_from(body)
             if number >= WARM:
                 self.warmed += 1
-            elif self.latencies[number] >= 0:
+            elif not 0 <= (place := number - self.first) < len(self.latencies):
+                self.earlier += 1
+            elif self.latencies[place] >= 0:
                 self.twice += 1
             else:
-                self.latencies[number] = now - sent
+                self.latencies[place] = now - sent
                 self.came += 1
 
 

@@ -40,6 +40,7 @@ QUANTILES: Final = {
 _LINK_QUANTILES: Final = {"least": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "most": 1.0}
 _WARM_SECONDS: Final = 120.0
 _LOOK: Final = 0.05  # seconds
+_APART: Final = 1 << 24  # between the numbers of two scenarios
 _WARMED: Final = 3  # messages at each subscriber, while all travel as they are to
 _MBIT: Final = 1e6
 
@@ -70,9 +71,10 @@ async def measured(deployment: Deployment, scenario: Scenario, trial: Trial) -> 
     try:
         await warmed(deployment, scenario, publisher, subscribers)
         count = max(1, math.ceil(trial.seconds / interval))
+        first = trial.scenarios.index(scenario) * _APART  # a late message of an earlier one is told by it
         for one in subscribers:
-            one.begin(count)
-        seen = await loaded(sites, brokers, publisher, count)
+            one.begin(first, count)
+        seen = await loaded(sites, brokers, publisher, first, count)
         await arrived(subscribers, count)
         if faults := [one.fault for one in (publisher, *subscribers) if one.fault]:
             raise Failed(f"{deployment.name}, {scenario.name}: a connection was lost: {faults[0]}")
@@ -160,11 +162,11 @@ class Seen(Struct, frozen=True):
     links: dict[tuple[str, str], int]
 
 
-async def loaded(sites: Sites, brokers: Sequence[str], publisher: Publisher, count: int) -> Seen:
-    """Publishes `count` messages."""
+async def loaded(sites: Sites, brokers: Sequence[str], publisher: Publisher, first: int, count: int) -> Seen:
+    """Publishes `count` messages, numbered from `first`."""
     before, begun = sites.received(), time.monotonic()
     cpu, agents = sites.cpu(brokers), sites.cpu_of_agents(brokers)
-    await publisher.run(0, count)
+    await publisher.run(first, count)
     seconds, after = time.monotonic() - begun, sites.received()
     cpu, agents = sites.cpu(brokers) - cpu, sites.cpu_of_agents(brokers) - agents
     return Seen(seconds, cpu, agents, {link: after[link] - before[link] for link in after})

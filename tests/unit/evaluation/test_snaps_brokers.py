@@ -141,10 +141,10 @@ def deliveries(*numbers: int) -> Delivered:
 
 def test_a_subscriber_tells_lost_doubled_and_early_messages_apart() -> None:
     one = Subscriber("h3")
-    one.begin(4)
-    one.delivered(deliveries(0, 2, WARM))
-    one.delivered(deliveries(2, 3))
-    assert (one.came, one.twice, one.warmed) == (3, 1, 1)
+    one.begin(100, 4)
+    one.delivered(deliveries(100, 102, WARM))
+    one.delivered(deliveries(102, 103, 3, 104))
+    assert (one.came, one.twice, one.warmed, one.earlier) == (3, 1, 1, 2)
     assert [latency >= 0 for latency in one.latencies] == [True, False, True, True]
     assert trial.delivered([one], 4)["loss %"] == 25.0
     assert trial.delivered([one], 4)["twice"] == 1
