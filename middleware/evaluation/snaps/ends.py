@@ -74,7 +74,7 @@ class Application:
 class Subscriber(Application):
     """Consumes a queue of its own, bound to an exchange.
 
-    `latencies`: of each message that came, in the order of their numbers, in nanoseconds; -1: it has not come.
+    `latencies`: of each message, in the order of their numbers, in nanoseconds; -1: it has not come.
     """
 
     def __init__(self, host: str) -> None:
