@@ -388,14 +388,14 @@ class _Orders:
 def test_the_fields_of_a_binding_are_those_that_the_topic_declares() -> None:
     host, schemas = Host(), _Orders()
     host.vhost.router.reader, host.vhost.router.schemas = Headers({}), schemas
-    host.vhost.declare_exchange(b"x", "topic")
+    host.vhost.exchange_definitions.declare(b"x", "topic")
     host.queue("q")
     to = Destination(b"q", False)
     with pytest.raises(Refusal, match="no field m") as caught:
-        host.vhost.bind(b"x", to, b"orders", {"x-treecast-filter": "m > 5"})
+        host.vhost.bindings.bind(b"x", to, b"orders", {"x-treecast-filter": "m > 5"})
     assert caught.value.reason is Reason.PRECONDITION_FAILED
-    host.vhost.bind(b"x", to, b"#", {"x-treecast-filter": "m > 5"})  # for topics that declare none, too
-    host.vhost.bind(b"x", to, b"orders", {"x-treecast-filter": "n > 5"})
+    host.vhost.bindings.bind(b"x", to, b"#", {"x-treecast-filter": "m > 5"})  # for topics that declare none, too
+    host.vhost.bindings.bind(b"x", to, b"orders", {"x-treecast-filter": "n > 5"})
     for body in (b'{"n": 9}', b'{"n": 999}', b'{"n": 1, "m": 9}'):
         host.publish(body, exchange="x", key="orders")
     host.publish(b'{"m": 9}', exchange="x", key="bills")
@@ -410,18 +410,18 @@ def to(name: str) -> Destination:
 def test_many_bindings_with_filters_come_and_go() -> None:
     host, rng = Host(), Random(3)
     host.vhost.router.reader = Headers({})
-    host.vhost.declare_exchange(b"x", "topic")
+    host.vhost.exchange_definitions.declare(b"x", "topic")
     wanted: dict[str, tuple[int, str]] = {}
     for round in range(4):
         for number in rng.sample(range(300), 150):
             name = f"q{number}"
             if name in wanted:
                 floor, key = wanted.pop(name)
-                host.vhost.unbind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
+                host.vhost.bindings.unbind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
             else:
                 floor, key = wanted[name] = rng.randrange(100), rng.choice(["k", "k.#", "other"])
                 host.queue(name)
-                host.vhost.bind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
+                host.vhost.bindings.bind(b"x", to(name), key.encode(), {"x-treecast-filter": f"n > {floor}"})
         for n in (0, 50, 99, 100):
             host.publish(b'{"n": %d}' % n, exchange="x", key="k")
             for name, (floor, key) in wanted.items():
