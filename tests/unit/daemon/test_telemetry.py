@@ -263,18 +263,25 @@ async def test_what_filters_here_judge_is_told_by_the_host_that_it_comes_from(tm
         client.name = "sensor"
         hub.subscribe(Subscription(client, b"t/+", content=content_filter("a > 3")))
         await until(lambda: publishing.routes.targets(b"t/x").count)
-        for value in range(6):
-            publishing.publish(Message(b"t/x", b'{"a":%d}' % value), publishing.routes.targets(b"t/x"), None)
         assert hub.tally is not None
         tally = hub.tally.filters
-        await until(lambda: sum(one.messages for one in tally._counts.values()) == 6)
+
+        def judged() -> bool:
+            publishing.publish(Message(b"t/x", b'{"a":0}'), publishing.routes.targets(b"t/x"), None)
+            return bool(tally._counts)
+
+        await until(judged)  # what is published before the hosts are connected is lost, at QoS 0
+        for value in range(6):
+            publishing.publish(Message(b"t/x", b'{"a":%d}' % value), publishing.routes.targets(b"t/x"), None)
+        await until(lambda: sum(one.passed for one in tally._counts.values()) == 2)
         await second._telemetry.write()
         found = [
             topics.decode(pb.TelemetryInterval, value)
             for value in await values(second._broker.cluster, topics.SENDS, second._telemetry._leads)
         ]
         (one,) = [row for interval in found for row in interval.filters]
-        assert (one.origin, one.messages, one.passed, one.open) == ("a", 6, 2, False)
+        assert (one.origin, one.passed, one.open) == ("a", 2, False)
+        assert one.messages > 6
         assert [(wish.pattern, wish.filter) for wish in one.wishes] == [("t/+", "a > 3")]
         (change,) = [row for interval in found for row in interval.changes]
         assert (change.begun, change.pattern, change.filter) == (True, "t/+", "a > 3")
