@@ -267,21 +267,22 @@ async def test_what_filters_here_judge_is_told_by_the_host_that_it_comes_from(tm
         tally = hub.tally.filters
 
         def judged() -> bool:
-            publishing.publish(Message(b"t/x", b'{"a":0}'), publishing.routes.targets(b"t/x"), None)
+            publishing.publish(Message(b"t/x", b'{"a":9}'), publishing.routes.targets(b"t/x"), None)
             return bool(tally._counts)
 
         await until(judged)  # what is published before the hosts are connected is lost, at QoS 0
+        before = sum(one.passed for one in tally._counts.values())
         for value in range(6):
             publishing.publish(Message(b"t/x", b'{"a":%d}' % value), publishing.routes.targets(b"t/x"), None)
-        await until(lambda: sum(one.passed for one in tally._counts.values()) == 2)
+        await until(lambda: sum(one.passed for one in tally._counts.values()) >= before + 2)
         await second._telemetry.write()
         found = [
             topics.decode(pb.TelemetryInterval, value)
             for value in await values(second._broker.cluster, topics.SENDS, second._telemetry._leads)
         ]
         (one,) = [row for interval in found for row in interval.filters]
-        assert (one.origin, one.passed, one.open) == ("a", 2, False)
-        assert one.messages > 6
+        assert (one.origin, one.open) == ("a", False)
+        assert one.messages >= one.passed >= before + 2
         assert [(wish.pattern, wish.filter) for wish in one.wishes] == [("t/+", "a > 3")]
         (change,) = [row for interval in found for row in interval.changes]
         assert (change.begun, change.pattern, change.filter) == (True, "t/+", "a > 3")
