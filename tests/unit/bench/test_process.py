@@ -9,6 +9,8 @@ import pytest
 from bench.core import process
 from bench.core.process import ServerProcess
 
+from treecast.middleware.evaluation import processes
+
 BUSY = "import sys; sum(range(4_000_000)); print('done', flush=True); sys.stdin.readline()"
 
 
@@ -28,16 +30,16 @@ def test_cpu_of_the_process_and_of_its_children_is_counted():
     )
     with spawn(parent) as server:
         server.stdout.readline()
-        pids = process.descendants(server.pid)
+        pids = processes.descendants(server.pid)
         assert len(pids) == 2
-        assert process.cpu_seconds(pids) > process.cpu_seconds([server.pid]) > 0
-        running = process.cpu_seconds(pids)
+        assert processes.cpu_seconds(pids) > processes.cpu_seconds([server.pid]) > 0
+        running = processes.cpu_seconds(pids)
         server.stdin.write("\n")
         server.stdin.flush()
         server.stdout.readline()
         # The child has left the list; its CPU time has moved to its parent's account, in ticks of 10 ms.
-        assert process.descendants(server.pid) == [server.pid]
-        assert process.cpu_seconds([server.pid]) >= running - 0.02
+        assert processes.descendants(server.pid) == [server.pid]
+        assert processes.cpu_seconds([server.pid]) >= running - 0.02
         server.stdin.write("\n")
 
 
@@ -57,7 +59,7 @@ def test_memory_tells_heap_from_mapped_files():
 def test_a_process_that_is_gone_counts_nothing():
     with spawn("pass") as server:
         server.communicate()
-    assert process.cpu_seconds([server.pid]) == 0
+    assert processes.cpu_seconds([server.pid]) == 0
     assert process.memory([server.pid]) == process.Memory(0, 0, 0)
 
 
