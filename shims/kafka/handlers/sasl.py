@@ -21,12 +21,13 @@ from .base import Context, Fields, Handler, Message, refuse_with_message
 _WRONG: Final = "user name or password are wrong"
 _NOT_NOW: Final = "SaslHandshake comes first, and once for each log-in"
 _INVALID_TOKEN: Final = b'{"status":"invalid_token"}'  # RFC 7628, 3.2.2: nothing more is told
-# gs2-header kvsep "auth=Bearer " token kvsep, and extensions, of which none counts (RFC 7628, 3.1)
-_BEARER: Final = re.compile(
-    rb"n,(?:a=([^,\x01]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?auth=Bearer +([A-Za-z0-9._~+/=-]+)\x01"
-    rb"(?:[A-Za-z]+=[^\x01]*\x01)*\x01",
-    re.IGNORECASE,
-)
+_LONGEST_BEARER: Final = 20_480  # bytes of a message of OAUTHBEARER
+# gs2-header kvsep "auth=Bearer " token kvsep, and extensions, of which none counts (RFC 7628, 3.1). Each part
+# is matched alone: one pattern of them all would try every way to share them out.
+_KVSEP: Final = b"\x01"
+_HEADER: Final = re.compile(rb"n,(?:a=([^,]*))?,")
+_AUTH: Final = re.compile(rb"auth=Bearer +([A-Za-z0-9._~+/=-]+)", re.IGNORECASE)
+_EXTENSION: Final = re.compile(rb"[A-Za-z]+=.*", re.DOTALL)
 _OPEN: Final = "nobody has to log in here: this host has no users; connect without SASL"
 
 
@@ -105,12 +106,13 @@ async def _bearer(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
     """Checks a token. A refusal is told in two steps, as the mechanism has it."""
     if log_in.rejected:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _INVALID_TOKEN.decode())
-    found, tokens, now = _BEARER.fullmatch(message), log_in.identities.tokens, time.time()
+    found, tokens, now = _presented(message), log_in.identities.tokens, time.time()
     if found is None or tokens is None:
         return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "a malformed message of OAUTHBEARER")
+    authorized, token = found
     try:
-        bearer = tokens.check(found[2].decode(), now)
-        if (found[1] or b"") not in (b"", bearer.user.encode()):
+        bearer = tokens.check(token.decode(), now)
+        if authorized not in (b"", bearer.user.encode()):
             raise BearerError("an authorization identity other than the token's user is not supported")
         if not log_in.succeed(bearer.user, bearer.until):
             raise BearerError(f"the token's user {bearer.user!r} may not log in here")
@@ -120,6 +122,19 @@ async def _bearer(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
         await asyncio.sleep(ctx.log_ins.wrong(log_in.origin, ""))
         return _passed(_INVALID_TOKEN)
     return _passed(b"", max(int((bearer.until - now) * 1000), 1))
+
+
+def _presented(message: bytes) -> tuple[bytes, bytes] | None:
+    """Reads (authorization identity, token) of a message of OAUTHBEARER; None if it is malformed."""
+    parts = message.split(_KVSEP) if len(message) <= _LONGEST_BEARER else []
+    if len(parts) < 4 or parts[-2:] != [b"", b""]:
+        return None
+    header, pairs = _HEADER.fullmatch(parts[0]), parts[1:-2]
+    given = [one for one in pairs if one[:5].lower() == b"auth="]
+    if header is None or len(given) != 1 or not all(_EXTENSION.fullmatch(one) for one in pairs):
+        return None
+    token = _AUTH.fullmatch(given[0])
+    return (header[1] or b"", token[1]) if token is not None else None
 
 
 def _passed(answer: bytes, lifetime_ms: int = 0) -> Fields:

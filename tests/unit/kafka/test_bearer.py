@@ -16,7 +16,7 @@ from tests.unit.kafka.test_rights import BOB, ROOT, close
 from treecast.middleware.broker.access import Content, JwksTokens, OAuth, User
 from treecast.middleware.model.principal import Proof
 from treecast.shims.kafka import errors
-from treecast.shims.kafka.handlers.sasl import _BEARER
+from treecast.shims.kafka.handlers.sasl import _presented
 from treecast.shims.kafka.log_in import State
 from treecast.shims.kafka.server import KafkaFace
 
@@ -89,6 +89,10 @@ async def test_a_refusal(claims: dict[str, Any], head: bytes, opened: Callable[.
         b"y,,\x01auth=Bearer x\x01\x01",
         b"n,,\x01auth=Basic x\x01\x01",
         b"n,,\x01auth=Bearer x\x01",
+        b"n,\x01auth=Bearer x\x01\x01",
+        b"n,,\x01traceId=7\x01\x01",
+        b"n,,\x01auth=Bearer x\x01extension\x01\x01",
+        b"n,,\x01auth=Bearer x\x01Auth=Bearer y\x01\x01",
     ],
 )
 async def test_malformed_messages(message: bytes, opened: Callable[..., Any]) -> None:
@@ -140,7 +144,22 @@ async def test_a_user_of_this_machine_only(face: KafkaFace, opened: Callable[...
     assert (await present(client, token())).auth_bytes
 
 
+async def test_one_token_is_read_of_a_message_of_bounded_length(opened: Callable[..., Any]) -> None:
+    """A stranger may send much before the log-in, and nothing of it is tried in more ways than one."""
+    valid = token()
+    for more in (b"auth=Bearer x\x01" * 2, b"auth=Bearer x\x01" * 30_000, b"traceId=7\x01" * 3_000):
+        client = await opened()
+        answer = await present(client, valid, more=more)
+        assert answer.error_code == errors.SASL_AUTHENTICATION_FAILED
+        assert "malformed" in answer.error_message
+
+
+def test_the_parts_of_a_message() -> None:
+    assert _presented(b"n,,\x01auth=Bearer a.b\x01\x01") == (b"", b"a.b")
+    assert _presented(b"n,a=me,\x01host=x\x01AUTH=bearer  a=\x01port=\x01\x01") == (b"me", b"a=")
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(message: bytes) -> None:
-    found = _BEARER.fullmatch(message)
+    found = _presented(message)
     assert found is None or message.startswith(b"n,")
