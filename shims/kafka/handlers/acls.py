@@ -14,7 +14,7 @@ from treecast.middleware.model.errors import TreecastError
 from .. import errors
 from .. import versions as v
 from ..acl_codes import matcher, resource_of, row_of, rule_of
-from .base import Context, Fields, Handler, Message, refuse_with_message
+from .base import MOST_ROWS, TOO_MANY_ROWS, Context, Fields, Handler, Message, refuse_with_message
 
 _DETAIL = "no user exists, so that no rules are asked: `treecast users add NAME --admin` adds one"
 
@@ -79,6 +79,8 @@ def delete_acls(ctx: Context, request: Message) -> Fields:
     """Removes the rules that pass one of the filters, and says for each filter which these were."""
     if not ctx.log_in.identities.closed:
         return _refuse_delete(request, errors.SECURITY_DISABLED, _DETAIL)
+    if len(request.filters) > MOST_ROWS:  # each looks at all rules
+        return _refuse_delete(request, errors.INVALID_REQUEST, TOO_MANY_ROWS)
     found = [_matching(ctx, row) for row in request.filters]
     gone = [rule for one in found if not isinstance(one, TreecastError) for rule in one]
     if gone:

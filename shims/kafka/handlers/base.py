@@ -33,6 +33,8 @@ T = TypeVar("T")
 Fields = Mapping[str, Any]
 Message = Row  # a decoded request, or a struct in it
 
+MOST_ROWS = 1000  # of a request that changes or describes users, quotas or rules: the loop stands meanwhile
+TOO_MANY_ROWS = f"at most {MOST_ROWS} in one request: ask again for the others"
 OPERATIONS_NOT_ASKED = -(2**31)
 
 AT_MOST = 100  # topics that one Metadata request creates

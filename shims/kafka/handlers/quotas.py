@@ -13,12 +13,13 @@ from treecast.middleware.model.errors import TreecastError
 
 from .. import errors
 from .. import versions as v
-from .base import Context, Fields, Handler, Message, refuse_with_message
+from .base import MOST_ROWS, TOO_MANY_ROWS, Context, Fields, Handler, Message, refuse_with_message
 
 _USER: Final = "user"
 _CLIENT: Final = "client-id"
 _IP: Final = "ip"
 _KINDS: Final = (_USER, _CLIENT, _IP)
+_MOST_QUOTAS: Final = 10_000  # that there may be before one more is made here
 _EXACT, _DEFAULT, _GIVEN = 0, 1, 2  # types of match
 RATES: Final[Mapping[str, Rate]] = MappingProxyType(
     {
@@ -80,22 +81,28 @@ def _row(quota: Quota) -> Fields:
 
 
 def alter_client_quotas(ctx: Context, request: Message) -> Fields:
-    """Applies each entry that is right; the others get their reason."""
-    rows = []
+    """Applies the entries that are right, all at once; each of the others gets its reason."""
+    if len(request.entries) > MOST_ROWS:
+        return _refuse_alter(request, errors.INVALID_REQUEST, TOO_MANY_ROWS)
+    changes = _Changes(ctx.log_in.identities.content.quotas)
+    read: list[tuple[int, str | None]] = []
     for entry in request.entries:
-        code, detail = errors.NONE, None
         try:
-            place, ops = _place(entry.entity), _ops(entry.ops)
-            _check(place, ops)
-            if not request.validate_only:
-                ctx.log_in.identities.change(_Change(place, ops))
+            read.append(changes.add(_place(entry.entity), _ops(entry.ops)))
         except _WrongQuotaError as error:
-            code, detail = errors.INVALID_REQUEST, str(error)
+            read.append((errors.INVALID_REQUEST, str(error)))
+    if changes.places and not request.validate_only:
+        try:
+            ctx.log_in.identities.change(changes)
         except TreecastError as error:
-            code, detail = errors.code_for(error, ctx.key, ctx.version), error.detail
-        entity = [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in entry.entity]
-        rows.append({"error_code": code, "error_message": detail, "entity": entity})
+            read = [one if one[0] else (ctx.code(error), error.detail) for one in read]
+    rows = [_altered(entry, *one) for entry, one in zip(request.entries, read, strict=True)]
     return {"entries": rows}
+
+
+def _altered(entry: Message, code: int, detail: str | None) -> Fields:
+    entity = [{"entity_type": one.entity_type, "entity_name": one.entity_name} for one in entry.entity]
+    return {"error_code": code, "error_message": detail, "entity": entity}
 
 
 Key = tuple[str, str, str]  # of `Quota.key`
@@ -135,35 +142,37 @@ def _check(place: Key, ops: Mapping[Rate, float | None]) -> None:
         raise _WrongQuotaError(str(error)) from None
 
 
-class _Change:
-    """Sets and removes rates of one place."""
+class _Changes:
+    """Sets and removes rates of places, in the order in which they were added, as one change of the store."""
 
-    def __init__(self, place: Key, ops: Mapping[Rate, float | None]) -> None:
-        self._place = place
-        self._ops = ops
+    def __init__(self, quotas: Sequence[Quota]) -> None:
+        """`quotas`: that there are."""
+        self.places: list[tuple[Key, Mapping[Rate, float | None]]] = []
+        self._known = {one.key for one in quotas}
+
+    def add(self, place: Key, ops: Mapping[Rate, float | None]) -> tuple[int, None]:
+        """Adds an entry. Returns its answer. Raises _WrongQuotaError."""
+        _check(place, ops)
+        if place not in self._known and any(number is not None for number in ops.values()):
+            if len(self._known) >= _MOST_QUOTAS:
+                raise _WrongQuotaError(f"there are {_MOST_QUOTAS} quotas: no more are made")
+            self._known.add(place)
+        self.places.append((place, ops))
+        return errors.NONE, None
 
     def __call__(self, content: Content) -> Content:
         kept = {one.key: one for one in content.quotas}
-        before = kept.pop(self._place, None)
-        rates = {**(before.rates if before is not None else {}), **self._ops}
-        left = {rate: number for rate, number in rates.items() if number is not None}
-        if left:
-            kept[self._place] = Quota(*self._place[:2], left, self._place[2])
+        for place, ops in self.places:
+            before = kept.pop(place, None)
+            rates = {**(before.rates if before is not None else {}), **ops}
+            left = {rate: number for rate, number in rates.items() if number is not None}
+            if left:
+                kept[place] = Quota(*place[:2], left, place[2])
         return msgspec.structs.replace(content, quotas=tuple(kept.values()))
 
 
 def _refuse_alter(request: Message, code: int, detail: str) -> Fields:
-    rows = [
-        {
-            "error_code": code,
-            "error_message": detail,
-            "entity": [
-                {"entity_type": one.entity_type, "entity_name": one.entity_name} for one in entry.entity
-            ],
-        }
-        for entry in request.entries
-    ]
-    return {"entries": rows}
+    return {"entries": [_altered(entry, code, detail) for entry in request.entries]}
 
 
 HANDLERS = {

@@ -7,6 +7,7 @@ can log in no more but by a certificate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -26,12 +27,13 @@ from treecast.middleware.model.scram import (
 
 from .. import errors
 from .. import versions as v
-from .base import Context, Fields, Handler, Message, refuse_with_message
+from .base import MOST_ROWS, TOO_MANY_ROWS, Context, Fields, Handler, Message, refuse_with_message
 
 _CODES: Final[Mapping[str, int]] = MappingProxyType({SHA256: 1, SHA512: 2})
 _MECHANISMS: Final[Mapping[int, str]] = MappingProxyType({code: name for name, code in _CODES.items()})
 _MOST_ITERATIONS: Final = 16_384  # Kafka's
 _LONGEST_SALT: Final = 1024
+_MOST_USERS: Final = 10_000  # that there may be before one more is made here; the file is written as a whole
 _NO_USERS: Final = (
     "no user exists, and the first one has to be an administrator: `treecast users add NAME --admin`"
 )
@@ -52,8 +54,10 @@ def describe_user_scram_credentials(ctx: Context, request: Message) -> Fields:
     known = ctx.log_in.identities.content.users
     if not request.users:
         return _all([_row(user) for user in known.values() if user.verifiers])
-    names = [one.name for one in request.users]
-    return _all([_described(known.get(name), name, names.count(name)) for name in dict.fromkeys(names)])
+    if len(request.users) > MOST_ROWS:
+        return {"error_code": errors.INVALID_REQUEST, "error_message": TOO_MANY_ROWS, "results": []}
+    times = Counter([one.name for one in request.users])
+    return _all([_described(known.get(name), name, count) for name, count in times.items()])
 
 
 def _all(rows: Sequence[Fields]) -> Fields:
@@ -87,28 +91,35 @@ def _result(name: str, code: int, detail: str | None) -> dict[str, object]:
 
 def alter_user_scram_credentials(ctx: Context, request: Message) -> Fields:
     """Alters the users whose alterations are all right; each of the others gets its reason, and stays."""
-    rows = [*request.deletions, *request.upsertions]
-    names = list(dict.fromkeys([row.name for row in rows]))
-    if not ctx.log_in.identities.closed:
+    deletions, upsertions = _by_name(request.deletions), _by_name(request.upsertions)
+    names = list(dict.fromkeys([*deletions, *upsertions]))
+    identities = ctx.log_in.identities
+    if not identities.closed:
         return {"results": [_result(name, errors.SECURITY_DISABLED, _NO_USERS) for name in names]}
-    changes = _Alterations()
+    if len(request.deletions) + len(request.upsertions) > MOST_ROWS:
+        return _refuse_alter(request, errors.INVALID_REQUEST, TOO_MANY_ROWS)
+    changes = _Alterations(len(identities.content.users))
     refused: dict[str, _Refused] = {}
     for name in names:
         try:
             _check_administrator(ctx, name)
-            changes.add(
-                ctx.log_in.identities.content.users.get(name),
-                [row for row in request.deletions if row.name == name],
-                [row for row in request.upsertions if row.name == name],
-            )
+            known = identities.content.users.get(name)
+            changes.add(known, deletions.get(name, []), upsertions.get(name, []))
         except _Refused as error:
             refused[name] = error
     if changes.users:
         try:
-            ctx.log_in.identities.change(changes)
+            identities.change(changes)
         except TreecastError as error:
             refused |= {name: _Refused(ctx.code(error), error.detail) for name in changes.users}
     return {"results": [_outcome(name, refused.get(name)) for name in names]}
+
+
+def _by_name(rows: Iterable[Message]) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    return found
 
 
 def _outcome(name: str, refused: _Refused | None) -> Fields:
@@ -129,8 +140,10 @@ def _check_administrator(ctx: Context, name: str) -> None:
 class _Alterations:
     """The new verifiers of users, as a change of the store. None: of a mechanism that is taken away."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        """`count`: of the users that there are."""
         self.users: dict[str, dict[str, Verifier | None]] = {}
+        self._count = count
 
     def add(self, known: User | None, deletions: list[Message], upsertions: list[Message]) -> None:
         """Adds the alterations of one user. Raises _Refused."""
@@ -150,6 +163,10 @@ class _Alterations:
             )
         made: dict[str, Verifier | None] = dict.fromkeys(gone)
         made.update({_MECHANISMS[row.mechanism]: _verifier(row) for row in upsertions})
+        if known is None:
+            if self._count >= _MOST_USERS:
+                raise _Refused(errors.POLICY_VIOLATION, f"there are {_MOST_USERS} users: no more are made")
+            self._count += 1
         self.users[name] = made
 
     def __call__(self, content: Content) -> Content:

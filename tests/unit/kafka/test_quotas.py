@@ -9,8 +9,11 @@ import pytest
 
 from treecast.middleware.broker import Broker
 from treecast.middleware.broker.access import ANY, Content, Quota, Rate, read_users, write_users
+from treecast.middleware.broker.access.identities import Change
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.shims.kafka import errors
 from treecast.shims.kafka import versions as v
+from treecast.shims.kafka.handlers import quotas
 from treecast.shims.kafka.messages import in_versions
 from treecast.shims.kafka.schema import descriptor, encode_response
 from treecast.shims.kafka.server import KafkaFace
@@ -143,3 +146,53 @@ async def test_the_calls(face: KafkaFace, client: Any) -> None:
     assert (await alter(alice, "producer_byte_rate", 0.0, remove=True)).error_code == 0
     assert (await alter(default, "request_rate", 0.0, remove=True)).error_code == 0
     assert await shown() == [([("user", "alice")], {"consumer_byte_rate": 2000.5})]
+
+
+def entry(user: str, value: float = 1.0, *, remove: bool = False) -> dict[str, Any]:
+    ops = [{"key": "request_rate", "value": value, "remove": remove}]
+    return {"entity": [{"entity_type": "user", "entity_name": user}], "ops": ops}
+
+
+async def test_the_entries_of_a_request_are_one_change(
+    face: KafkaFace, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change writes the whole file, and waits for the disk."""
+    stored = []
+
+    def store(change: Change) -> Content:
+        stored.append(change(face.identities.content))
+        return stored[-1]
+
+    face.identities.store = store
+
+    async def alter(*entries: dict[str, Any], only: bool = False) -> list[int]:
+        answer = await client.call("AlterClientQuotas", 1, entries=list(entries), validate_only=only)
+        return [one.error_code for one in answer.entries]
+
+    many = [entry(f"u{number}") for number in range(1001)]
+    assert await alter(*many) == [errors.INVALID_REQUEST] * 1001
+    assert await alter(*many[1:], only=True) == [0] * 1000
+    assert not stored
+    assert await alter(*many[3:], entry("u1", -1.0), entry("u3", 7.0)) == [0] * 998 + [
+        errors.INVALID_REQUEST,
+        0,
+    ]
+    assert [len(one.quotas) for one in stored] == [998]
+    assert Quota("u3", "", {Rate.REQUESTS: 7.0}) in stored[0].quotas
+    monkeypatch.setattr(quotas, "_MOST_QUOTAS", 999)
+    new = (entry("one"), entry("two"), entry("u7", 3.0), entry("nobody", remove=True))
+    assert await alter(*new) == [0, errors.INVALID_REQUEST, 0, 0]
+    assert len(stored[1].quotas) == 999
+
+
+async def test_a_disk_that_refuses_is_the_answer_of_each_sound_entry(face: KafkaFace, client: Any) -> None:
+    def store(change: Change) -> Content:
+        raise TreecastError(Fault.STORAGE, "the file of users: no space")
+
+    face.identities.store = store
+    given = [entry("u1"), entry("u2", -1.0)]
+    answer = await client.call("AlterClientQuotas", 1, entries=given, validate_only=False)
+    assert [one.error_message for one in answer.entries] == [
+        "the file of users: no space",
+        "request_rate is above 0",
+    ]

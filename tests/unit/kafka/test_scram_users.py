@@ -23,6 +23,7 @@ from treecast.middleware.broker.access import (
 )
 from treecast.middleware.model.scram import HASHES, SHA256, SHA512
 from treecast.shims.kafka import errors
+from treecast.shims.kafka.handlers import scram_users
 from treecast.shims.kafka.server import KafkaFace
 
 CODES = {SHA256: 1, SHA512: 2}
@@ -148,6 +149,30 @@ async def test_an_administrator_is_altered_by_administrators_only(
         "new": 0,
     }
     assert face.identities.content.users["root"] == ROOT
+
+
+async def test_a_request_has_a_bounded_number_of_rows(
+    face: KafkaFace, root: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop stands while a request is answered, and each change writes the whole file."""
+    client = await root()
+    names = [f"u{number}" for number in range(1001)]
+    answer = await client.call("DescribeUserScramCredentials", 0, users=[{"name": name} for name in names])
+    assert (answer.error_code, answer.results) == (errors.INVALID_REQUEST, [])
+    assert set(await described(client, *names[1:])) == set(names[1:])
+    row = upsertion("", b"x")
+    before = face.identities.version
+    refused = await alter(client, *[{**row, "name": name} for name in names])
+    assert refused == dict.fromkeys(names, errors.INVALID_REQUEST)
+    assert face.identities.version == before
+    assert await alter(client, *[{**row, "name": name} for name in names[1:]]) == dict.fromkeys(names[1:], 0)
+    assert face.identities.version == before + 1
+    monkeypatch.setattr(scram_users, "_MOST_USERS", 1003)
+    assert await alter(client, upsertion("one", b"x"), upsertion("two", b"x"), upsertion("u7", b"y")) == {
+        "one": 0,
+        "two": errors.POLICY_VIOLATION,
+        "u7": 0,
+    }
 
 
 async def test_the_first_user_is_not_made_so(face: KafkaFace, connect: Callable[[], Any]) -> None:
