@@ -327,7 +327,7 @@ async def test_rules_by_calls_without_a_store(connected: Callable[..., Any]) -> 
 
 async def test_the_filters_of_a_request_are_bounded(connected: Callable[..., Any]) -> None:
     """Each looks at all rules."""
-    root = await connected("root")
+    root = await connected(user="root")
     one = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
     answer = await root.call("DeleteAcls", 1, filters=[one] * 1001)
     assert {row.error_code for row in answer.filter_results} == {errors.INVALID_REQUEST}
