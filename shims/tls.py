@@ -52,7 +52,7 @@ class TlsLayer(asyncio.Protocol):
         self._above: asyncio.BaseProtocol | None = None
         self._deliver: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
-        self._visitor: Visitor | None = None  # until the handshake is done
+        self._visitor: Visitor | None = None  # until the handshake is done, or its socket is closed
         self.raw: asyncio.Transport
 
     # --- called by asyncio
@@ -94,6 +94,7 @@ class TlsLayer(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_handshake()
+        self._leave()
         self._state = ENDED
         above, self._above = self._above, None
         if above is not None:
@@ -111,6 +112,7 @@ class TlsLayer(asyncio.Protocol):
             self._refuse(why_refused(error))
             return
         self._end_handshake()
+        self._leave()
         self._flush()
         self._state = OPEN
         self._above = above = self._connect()
@@ -126,10 +128,13 @@ class TlsLayer(asyncio.Protocol):
     def abort(self) -> None:
         self.raw.abort()
 
-    def _end_handshake(self) -> None:
+    def _leave(self) -> None:
+        """Gives the place among new connections back: to the connection above, or with the socket."""
         if self._visitor is not None:
             self._visitor.left()
             self._visitor = None
+
+    def _end_handshake(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -138,7 +143,8 @@ class TlsLayer(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         """Reports `reason`, sends the alert if there is one, and closes after `_LINGER` seconds.
 
-        If it closed at once, data that the client still sends would make the client lose the alert.
+        If it closed at once, data that the client still sends would make the client lose the alert. It counts
+        as a new connection until then, and gives way to others.
         """
         self._end_handshake()
         self._state = ENDED

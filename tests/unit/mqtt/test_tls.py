@@ -17,7 +17,9 @@ from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
 from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.model.counters import FaceCounters, PubSubCounters
+from treecast.middleware.model.visitors import Limits
 from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.shims import tls
 from treecast.shims.listening import TlsSettings
 from treecast.shims.mqtt.codec import V5
 from treecast.shims.mqtt.codec_packets import Connack, Connect, FilterRequest, Publish, Subscribe, encode
@@ -187,6 +189,35 @@ async def test_who_speaks_no_tls_is_named(
     with caplog.at_level(logging.WARNING):
         await asyncio.to_thread(last_words, face, data)
     assert said in caplog.text
+
+
+async def test_a_failed_handshake_counts_until_its_socket_is_closed(
+    face: MqttFace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a stranger would hold as many descriptors as it begins handshakes in that time."""
+    monkeypatch.setattr(tls, "_LINGER", 3600.0)
+    visitors = face.listeners.visitors
+    with await asyncio.to_thread(connect, face, None) as client:
+        client.sendall(HELLO)
+        assert not await asyncio.to_thread(client.recv, 4096), "the end of what it is told"
+        assert (len(visitors), visitors.new) == (1, 1)
+    async with asyncio.timeout(PATIENCE_S):
+        while len(visitors):  # noqa: ASYNC110  (the end travels)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_failed_handshake_gives_way(face: MqttFace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "_LINGER", 3600.0)
+    visitors = face.listeners.visitors
+    visitors.limits = Limits(new=1)
+    with await asyncio.to_thread(connect, face, None) as client:
+        client.sendall(HELLO)
+        assert not await asyncio.to_thread(client.recv, 4096), "the end of what it is told"
+        with await asyncio.to_thread(connect, face, None):
+            async with asyncio.timeout(PATIENCE_S):
+                while not face.listeners._handshakes:  # noqa: ASYNC110  (the connection travels)
+                    await asyncio.sleep(0.01)
+            assert (len(visitors), visitors.new) == (1, 1)
 
 
 @pytest.mark.parametrize("face", [{"connect_seconds": 0.05}], indirect=True)
