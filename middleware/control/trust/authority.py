@@ -103,11 +103,11 @@ class Authority:
     def _pass(self, ledger: Ledger, heard: int, who: str) -> None:
         """Goes beyond a generation that this ledger lacks: it is an older state of the one that told it."""
         lost = heard - ledger.generation
-        self._store(ledgers.caught_up(ledger, heard, secrets.token_bytes(KEY_BYTES)))
+        self._store(ledgers.caught_up(ledger, heard, secrets.token_bytes(KEY_BYTES), self._clock()))
         self.trouble = (
             f"the ledger of the authority was restored to an older state: {who} has heard of {lost} changes"
-            " that it lacks. Hosts that joined since are refused and need new tokens; expel again whom you"
-            " expelled since: `treecast hosts list` shows all that it knows"
+            " that it lacks. All tokens have ended. Hosts that joined since are refused and need new ones;"
+            " expel again whom you expelled since: `treecast hosts list` shows all that it knows"
         )
         _log.error("ledger is an older state", heard_by=who, lost=lost, generation=self.ledger.generation)
 

@@ -4,7 +4,7 @@ Tokens are kept as digests, for as long as it takes to say what became of them. 
 its serial number, so a host that was expelled may join again, with another token and certificate.
 
 Keys are numbered from 1. A planned change keeps the key before it, for segments that are under way; an
-expulsion keeps none.
+expulsion keeps none, nor does a ledger that was restored and may lack one.
 """
 
 from __future__ import annotations
@@ -208,21 +208,22 @@ def rotate(ledger: Ledger, key: bytes) -> Ledger:
     return _with_key(ledger, key, {ledger.current: ledger.keys[ledger.current]})
 
 
-def caught_up(ledger: Ledger, heard: int, key: bytes) -> Ledger:
+def caught_up(ledger: Ledger, heard: int, key: bytes, now: float) -> Ledger:
     """Returns a ledger that was restored to an older state, beyond generation `heard` of which hosts know.
 
-    Its new key has a number that no lost generation has used: each of them used one at most. Raises
-    INVALID_REQUEST if so many generations cannot have been lost.
+    Its new key has a number that no lost generation has used: each of them used one at most. What is lost may
+    be an expulsion, so it is as after one: no older key counts, and each token has ended, since it may have
+    been used, or be the expelled host's. Raises INVALID_REQUEST if so many generations
+    cannot have been lost.
     """
     lost = heard - ledger.generation
     if lost > MAX_LOST:
         raise TreecastError(
             Fault.INVALID_REQUEST, f"generation {heard} is {lost} after that of the authority's ledger"
         )
-    kept = {ledger.current: ledger.keys[ledger.current]}
     number = (ledger.current + lost) % MAX_KEY + 1
-    keys = {**kept, number: key.hex()}
-    return replace(ledger, generation=heard + 1, current=number, keys=keys)
+    tokens = {id: replace(one, expires=min(one.expires, now)) for id, one in ledger.tokens.items()}
+    return replace(ledger, generation=heard + 1, current=number, keys={number: key.hex()}, tokens=tokens)
 
 
 def with_expelled(ledger: Ledger, serials: Iterable[str], now: float) -> Ledger:

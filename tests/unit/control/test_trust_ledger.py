@@ -281,6 +281,28 @@ async def test_the_authoritys_own_host_remembers_expulsions(cluster: Cluster) ->
     assert authority.keys().generation == kept.generation + 1
 
 
+async def test_what_an_expelled_host_holds_is_worth_nothing_to_a_restored_ledger(cluster: Cluster) -> None:
+    """Neither the key of that time, nor the token that it has used, nor one that it has found."""
+    key, used, found = certificates.new_key(), cluster.token(3600.0), cluster.token(3600.0)
+    backup = (cluster.folder / LEDGER).read_bytes()  # the token is unused in it
+    witness = cluster.join("h2", cluster.token())
+    cluster.join("h3", used, key)
+    held = cluster.authority.keys()
+    later = (cluster.folder / LEDGER).read_bytes()
+    cluster.expel("h3")
+    kept = cluster.authority.keys()
+    for ledger in (backup, later):
+        cluster.authority = restored(cluster, ledger)
+        cluster.authority.catch_up(kept)
+        assert not set(held.keys.values()) & set(cluster.authority.keys().keys.values())
+        for token in (used, found):
+            with pytest.raises(TreecastError, match="has expired"):
+                cluster.join("h3", token, key)
+        assert "All tokens have ended" in cluster.authority.trouble
+    cluster.join("h5", cluster.token())
+    assert cluster.authority.holds(witness)
+
+
 async def test_no_host_moves_the_generation_far(cluster: Cluster) -> None:
     host = cluster.join("h2", cluster.token())
     before = cluster.authority.keys()
