@@ -125,7 +125,7 @@ class Secured:
         own, folder = self.trust.identity, self.trust.folder
         subject = Subject(own.cluster_id, HOST, own.name, tuple(self.member.addresses), coordinator=True)
         asked = certificates.request((folder / HOST_KEY).read_bytes())
-        write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject))
+        write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject, own))
         self.trust.read_again()
 
     async def _renew_administrators(self, authority: Authority) -> None:
@@ -146,7 +146,7 @@ class Secured:
         if found.until - time.time() >= RENEW_SECONDS or not authority.holds(found):
             return
         asked = certificates.request((folder / ADMINISTRATOR_KEY).read_bytes())
-        made = authority.give_own(asked, Subject(found.cluster_id, ADMINISTRATOR, found.name))
+        made = authority.give_own(asked, Subject(found.cluster_id, ADMINISTRATOR, found.name), found)
         write_private(folder / ADMINISTRATOR_CERTIFICATE, made)
         _log.info("administrator's certificate renewed", administrator=found.name)
 

@@ -51,12 +51,12 @@ from treecast.middleware.model.logs import Log
 
 from ..hosts import check_name
 from . import ledger as ledgers
-from .ledger import KEY_BYTES, Ledger
+from .ledger import KEY_BYTES, Certificate, Ledger
 
 LEDGER: Final = "ledger.json"
 ALIVE_SECONDS: Final = 2.0  # between signs of life to those who follow
 MOST_SECONDS: Final = 30 * 86_400.0  # of a token
-RENEWED_FROM: Final = 200 * 86_400.0  # seconds before its end: a host cannot have certificates without number
+RENEWED_FROM: Final = 200 * 86_400.0  # seconds before its end
 
 _log = Log(__name__)
 
@@ -203,6 +203,7 @@ class Authority:
             self.ledger, request.token.hex(), digest(request.secret), request.name, key, now
         )
         ledgers.check_name(self.ledger, request.name, key, HOST)
+        ledger = ledgers.without_key(ledger, request.name, HOST, key)
         subject = Subject(ledger.cluster_id, HOST, request.name, addresses)
         joined = self._give(ledger, request.request, subject)
         _log.info("host has joined", host=request.name)
@@ -214,19 +215,25 @@ class Authority:
             raise _refused(f"the certificate is valid for {left / 86_400:.0f} more days: renew it later")
         addresses = certificates.checked_addresses(request.addresses)
         subject = Subject(caller.cluster_id, HOST, caller.name, addresses)
-        return self._give(self.ledger, request.request, subject)
+        return self._give(self.ledger, request.request, subject, caller)
 
-    def give_own(self, asked: bytes, subject: Subject) -> bytes:
-        """Returns a certificate for this machine itself: of the coordinator's host, or an administrator."""
-        return self._give(self.ledger, asked, subject).certificate
+    def give_own(self, asked: bytes, subject: Subject, shown: Identity | None = None) -> bytes:
+        """Returns a certificate for this machine itself: of the coordinator's host, or an administrator.
+        `shown`: the one that it is to replace.
+        """
+        return self._give(self.ledger, asked, subject, shown).certificate
 
-    def _give(self, ledger: Ledger, asked: bytes, subject: Subject) -> Joined:
-        """Signs, and stores before the certificate is given away."""
+    def _give(self, ledger: Ledger, asked: bytes, subject: Subject, shown: Identity | None = None) -> Joined:
+        """Signs, and stores before the certificate is given away. `shown`: the one that its holder uses."""
         now = self._clock()
         signed = certificates.sign(self._certificate, self._key, asked, subject, now)
         made = certificates.identity_of(signed)
+        key = certificates.digest_of_request(asked)
         entered = ledgers.with_certificate(
-            ledgers.without_ended(ledger, now), serial_text(made.serial), made.name, made.role, made.until
+            ledgers.without_ended(ledger, now),
+            serial_text(made.serial),
+            Certificate(made.name, made.role, made.until, key=key),
+            serial_text(shown.serial) if shown is not None else "",
         )
         self._store(entered)
         return Joined(ledger.cluster_id, signed, self._certificate)

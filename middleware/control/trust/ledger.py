@@ -23,6 +23,9 @@ KEY_BYTES: Final = 32
 MAX_KEY: Final = 0xFFFF  # a segment has 16 bits for the number
 MAX_LOST: Final = MAX_KEY // 2  # generations that a restored ledger may lack
 MAX_OPEN_TOKENS: Final = 10_000
+MAX_HELD: Final = (
+    4  # certificates of one host or administrator: a renewal whose answer is lost is asked again
+)
 KEEP_TOKENS: Final = 7 * 86_400.0  # seconds after the end of a token
 
 
@@ -38,12 +41,15 @@ class Token(Struct, frozen=True, omit_defaults=True):
 
 
 class Certificate(Struct, frozen=True, omit_defaults=True):
-    """A certificate that was given out; `expelled`: when it was refused, seconds since 1970."""
+    """A certificate that was given out; `expelled`: when it was refused, seconds since 1970. `key`: a digest
+    of its key; "" in a ledger that noted none.
+    """
 
     name: str
     role: str
     until: float
     expelled: float = 0.0
+    key: str = ""
 
 
 class Ledger(Struct, frozen=True, omit_defaults=True):
@@ -141,10 +147,36 @@ def used(ledger: Ledger, id: str, digest: str, name: str, key: str, now: float) 
 # --- certificates
 
 
-def with_certificate(ledger: Ledger, serial: str, name: str, role: str, until: float) -> Ledger:
-    """Returns the ledger with one more certificate, of which all hosts are told: a new generation."""
-    known = {**ledger.certificates, serial: Certificate(name, role, until)}
-    return replace(ledger, certificates=known, generation=ledger.generation + 1)
+def with_certificate(ledger: Ledger, serial: str, made: Certificate, shown: str = "") -> Ledger:
+    """Returns the ledger with one more certificate, of which all hosts are told: a new generation.
+
+    Its holder has MAX_HELD at most: the earliest others are forgotten, and so refused, but not the one with
+    the serial number `shown`, which it uses.
+    """
+    others = [one for one in _held(ledger, made.name, made.role) if one != shown]
+    room = MAX_HELD - 1 - (shown in ledger.certificates)
+    left = _without(ledger, others[: max(len(others) - room, 0)])
+    return replace(left, certificates={**left.certificates, serial: made}, generation=left.generation + 1)
+
+
+def without_key(ledger: Ledger, name: str, role: str, key: str) -> Ledger:
+    """Returns the ledger without the certificates of a key: its holder joins again, and gets another."""
+    return _without(ledger, [one for one in _held(ledger, name, role) if ledger.certificates[one].key == key])
+
+
+def _held(ledger: Ledger, name: str, role: str) -> list[str]:
+    """Returns the certificates of a holder that are not refused, the earliest first."""
+    return [
+        serial
+        for serial, one in ledger.certificates.items()
+        if (one.name, one.role) == (name, role) and not one.expelled
+    ]
+
+
+def _without(ledger: Ledger, serials: list[str]) -> Ledger:
+    gone = set(serials)
+    left = {serial: one for serial, one in ledger.certificates.items() if serial not in gone}
+    return replace(ledger, certificates=left) if gone else ledger
 
 
 def without_ended(ledger: Ledger, now: float) -> Ledger:
@@ -173,11 +205,7 @@ def expel(ledger: Ledger, name: str, role: str, key: bytes, now: float) -> tuple
 
     Raises INVALID_REQUEST if the host holds none.
     """
-    held = [
-        serial
-        for serial, one in ledger.certificates.items()
-        if (one.name, one.role) == (name, role) and not one.expelled
-    ]
+    held = _held(ledger, name, role)
     if not held:
         raise TreecastError(
             Fault.INVALID_REQUEST,

@@ -32,7 +32,7 @@ from treecast.middleware.api.trust_calls import (
 )
 from treecast.middleware.api.trust_files import AUTHORITY, HOST_CERTIFICATE, HOST_KEY, make_folder
 from treecast.middleware.control.trust.authority import LEDGER, Authority, found_authority
-from treecast.middleware.control.trust.ledger import read_ledger, write_ledger
+from treecast.middleware.control.trust.ledger import MAX_HELD, read_ledger, write_ledger
 from treecast.middleware.model.errors import TreecastError
 
 NOW = 1_800_000_000.0
@@ -197,6 +197,41 @@ def test_a_certificate_is_renewed_in_the_second_half_of_its_time(cluster: Cluste
     renewed = cluster.authority.answer(renew, host)
     assert isinstance(renewed, Joined)
     assert certificates.identity_of(renewed.certificate).until > host.until
+
+
+def held(cluster: Cluster, name: str) -> list[str]:
+    """Returns the serial numbers of a host's certificates that are accepted."""
+    found = cluster.authority.answer(ListHosts(), cluster.root)
+    assert isinstance(found, Hosts)
+    return [one.serial for one in found.issued if one.name == name and not one.expelled]
+
+
+def test_a_host_that_joins_again_and_again_holds_one_certificate(cluster: Cluster) -> None:
+    token, key = cluster.token(), certificates.new_key()
+    joined = [cluster.join("h2", token, key) for _ in range(10)]
+    assert held(cluster, "h2") == [f"{joined[-1].serial:x}"]
+    assert [cluster.authority.holds(one) for one in joined] == [False] * 9 + [True]
+    again = Authority(cluster.folder, lambda: cluster.now, str)
+    assert again.holds(joined[-1])
+    cluster.expel("h2")
+    cluster.join("h2", cluster.token(), key)
+    assert not cluster.authority.holds(joined[-1])
+    assert f"{joined[-1].serial:x}" in cluster.authority.keys().expelled, "it is not forgotten"
+
+
+def test_a_host_that_renews_again_and_again_holds_few_certificates(cluster: Cluster) -> None:
+    """Its answers are lost, or its disk is full: the one that it calls by stays."""
+    key = certificates.new_key()
+    host = cluster.join("h2", cluster.token(), key)
+    cluster.now += 250 * 86_400
+    renew = Renew(certificates.request(key))
+    for _ in range(10):
+        last = cluster.authority.answer(renew, host)
+    assert len(held(cluster, "h2")) == MAX_HELD
+    assert cluster.authority.holds(host)
+    assert isinstance(last, Joined)
+    assert cluster.authority.holds(certificates.identity_of(last.certificate))
+    assert cluster.authority.holds(cluster.root)
 
 
 def test_the_host_of_the_authority_is_not_expelled(cluster: Cluster) -> None:
