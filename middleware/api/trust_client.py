@@ -56,7 +56,13 @@ class Line:
         self._writer: asyncio.StreamWriter
 
     async def open(self) -> Line:
-        address = Address.parse(self._target)
+        try:
+            address = Address.parse(self._target)
+        except ValueError as error:
+            raise TreecastError(
+                Fault.INVALID_REQUEST,
+                f"{self._target!r} is no address of a coordinator: {error}; look at --join",
+            ) from error
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 self._reader, self._writer = await asyncio.open_connection(

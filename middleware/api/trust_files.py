@@ -3,7 +3,8 @@
   authority.crt                 the cluster's authority
   host.crt, host.key            this host
   keys                          the keys of segments and who is expelled, as last heard (`trust_calls.Keys`)
-  address                       the control address of the coordinator, for `treecast token` and `hosts`
+  address                       the control address of the coordinator: for `treecast token` and `hosts`, and
+                                where a controller renews its certificate
 
 and where the coordinator is:
 

@@ -118,6 +118,11 @@ class Member:
             _log.info("certificate renewed", until=int(self.trust.identity.until))
 
     async def _by_call(self) -> None:
+        if not self._target:
+            raise TreecastError(
+                Fault.INVALID_REQUEST,
+                "the address of the coordinator is not known: start with --join HOST:PORT",
+            )
         await trust_client.renew(self._target.split(",")[0].strip(), self.trust, self.addresses)
 
 

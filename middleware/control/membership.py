@@ -1,7 +1,8 @@
 """Network controllers in a secured cluster: they call daemons by a certificate, not by the cluster's token.
 
 A controller joins as a host does, by a one-time token at its first start, under a name of its own. It keeps
-its certificate in a folder, and renews it there; it follows no keys, since it sends no packets between hosts.
+its certificate in a folder, with the address of the coordinator, and renews it there; it follows no keys,
+since it sends no packets between hosts.
 """
 
 from __future__ import annotations
@@ -12,15 +13,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from treecast.middleware.api.trust_files import FOLDER, is_secured
+from treecast.middleware.api.private_file import write_private
+from treecast.middleware.api.trust_files import ADDRESS, FOLDER, is_secured
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
+
+_log = Log(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what a controller of a secured cluster is told."""
     group = parser.add_argument_group("in a secured cluster")
     group.add_argument("--data", type=Path, metavar="DIR", help="where it keeps its certificate")
-    group.add_argument("--join", default="", metavar="HOST:PORT", help="the coordinator's control address")
+    group.add_argument(
+        "--join",
+        default="",
+        metavar="HOST:PORT",
+        help="the coordinator's control address (default: the last given)",
+    )
     group.add_argument("--name", default="", help="its name there, as that of a host")
     group.add_argument(
         "--join-token", default="", metavar="@FILE", help="a one-time token, for the first start"
@@ -52,11 +62,23 @@ async def certified(given: argparse.Namespace) -> AsyncIterator[Path | None]:
             )
         await join_patiently(given.join, _text(given.join_token), given.name, "", given.data)
     member = Member(Trust(given.data), [])
-    await member.open(given.join, follows=False)
+    await member.open(_target(given.data / FOLDER / ADDRESS, given.join), follows=False)
     try:
         yield given.data / FOLDER
     finally:
         await member.close()
+
+
+def _target(kept: Path, given: str) -> str:
+    """Returns where the certificate is renewed: what was given, which is kept, or what was kept. Raises
+    OSError.
+    """
+    known = kept.read_text(encoding="utf-8").strip() if kept.exists() else ""
+    if given and given != known:
+        write_private(kept, given.encode())
+    if not (given or known):
+        _log.warning("certificate will not be renewed", advice="start once with --join HOST:PORT")
+    return given or known
 
 
 def _text(given: str) -> str:
