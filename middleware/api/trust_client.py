@@ -173,15 +173,16 @@ async def renew(target: str, trust: Trust, addresses: list[str]) -> None:
     trust.read_again()
 
 
-async def follow(target: str, trust: Trust) -> AsyncGenerator[Keys, None]:
-    """Yields the keys when they are others than those that the host has, until the connection ends."""
+async def follow(target: str, trust: Trust) -> AsyncGenerator[Keys | None, None]:
+    """Yields the keys when they are others than those that the host has, and None for each sign that nothing
+    has changed, until the connection ends.
+    """
     line = await Line(target, trust.calling(ALPN)).open()
     try:
         line.send(Follow(trust.keys.generation))
         while True:
             answer = await line.next(SILENT_SECONDS)
-            if isinstance(answer, Keys):
-                yield answer
+            yield answer if isinstance(answer, Keys) else None
     finally:
         line.close()
 

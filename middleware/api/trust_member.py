@@ -87,7 +87,8 @@ class Member:
             target = targets[0].strip()
             try:
                 async for keys in trust_client.follow(target, self.trust):
-                    self.trust.learn(keys)
+                    if keys is not None:
+                        self.trust.learn(keys)
                     self.trust.trouble = said = ""
                     back_off.reset()
             except TreecastError as error:

@@ -58,3 +58,19 @@ async def test_a_member_without_an_address_says_so(place: Place, due: None) -> N
         await member.open(target, follows=False)
         await until(lambda said=said: said in member.not_renewed)
         await member.close()
+
+
+async def test_a_refusal_is_over_when_the_authority_answers(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a clock was mended: it has nothing new to tell."""
+    monkeypatch.setattr(authority, "ALIVE_SECONDS", 0.01)
+    place.second.trouble = "the authority refuses this host"
+    generation = place.second.keys.generation
+    member = Member(place.second, [])
+    await member.open(f"127.0.0.1:{place.port}")
+    try:
+        await until(lambda: not place.second.trouble)
+        assert place.second.keys.generation == generation
+    finally:
+        await member.close()
