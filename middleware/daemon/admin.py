@@ -73,6 +73,8 @@ class AdminServer:
 
     async def _serve(self, runner: web.AppRunner, connections: AdminConnections) -> None:
         made = connections.factory(runner, self._admits)
+        if self._trust is not None:
+            self._trust.on_keys.append(connections.drop_expelled)
         loop = asyncio.get_running_loop()
         for listener in self._first.sockets:
             unix = listener.family == socket.AF_UNIX

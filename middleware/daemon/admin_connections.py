@@ -26,6 +26,7 @@ class AdminConnections:
     def __init__(self, visitors: Visitors) -> None:
         self.visitors = visitors
         self.of: dict[Handler, Visitor] = {}
+        self.open: set[AdminConnection] = set()
         self.trust: Trust | None = None  # where callers of other machines need a certificate
 
     def known(self, request: web.Request) -> None:
@@ -41,6 +42,11 @@ class AdminConnections:
             return True
         identity = self.trust.holder(tls)
         return identity is not None and self.trust.accepts(identity)
+
+    def drop_expelled(self, keys: object) -> None:
+        """Ends the connections of those that are not accepted any more. Called with new keys."""
+        for one in list(self.open):
+            one.ask()
 
     def factory(self, runner: web.AppRunner, admits: Callable[[], bool]) -> Callable[[], asyncio.Protocol]:
         """Returns what makes the protocol of an accepted connection."""
@@ -69,8 +75,13 @@ class AdminConnection:
         self._transport = cast(asyncio.Transport, transport)
         if self.visitor is not None:
             self._all.of[self._handler] = self.visitor
+        self._all.open.add(self)
         self._handler.connection_made(transport)
-        if not self._all.welcomes(transport):
+        self.ask()
+
+    def ask(self) -> None:
+        """Ends it if the other end may not come, or not any more."""
+        if self._transport is not None and not self._all.welcomes(self._transport):
             self.abort()
 
     def eof_received(self) -> bool:
@@ -85,6 +96,7 @@ class AdminConnection:
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._all.of.pop(self._handler, None)
+        self._all.open.discard(self)
         self._transport = None
         self._handler.connection_lost(exc)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
+from tests.secured import Caller, SecuredCluster
 from tests.unit.closed import uncollected
 from tests.unit.loops import holds
 
@@ -80,6 +82,32 @@ async def test_an_unfinished_request_ends_in_time(door: Door) -> None:
     door.visitors.tick(asyncio.get_running_loop().time() + 11)
     assert await ended(reader)
     assert len(door.visitors) == 0
+
+
+async def test_an_expelled_hosts_connection_ends(subject: Subject, tmp_path: Path) -> None:
+    """One that is open, and idle: it had been accepted."""
+    cluster = SecuredCluster(tmp_path)
+    first, second = cluster.host("first"), cluster.host("second")
+    third = cluster.host("third")
+    server = AdminServer()
+    listener = listen("admin", Address("0.0.0.0", 0))
+    server.take(listener)
+    server.start(subject, Visitors(), trust=first)
+    callers = [
+        await Caller.call(bound_address(listener).port, one.calling("http/1.1")) for one in (second, third)
+    ]
+    try:
+        for one in callers:
+            one.writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await one.reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+        cluster.authority.expel("second")
+        assert await ended(callers[0].reader)
+        callers[1].writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await callers[1].reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+    finally:
+        for one in callers:
+            one.close()
+        await server.close()
 
 
 async def test_reference_counts_free_a_closed_connection(door: Door) -> None:
