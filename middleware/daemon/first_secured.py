@@ -45,12 +45,26 @@ def make_secured(data: Path, name: str, address: str, administrator: str, passwo
     check_name(name)
     if is_secured(data):
         raise TreecastError(Fault.INVALID_REQUEST, f"{data} is of a secured host already")
+    path = _free_configuration(data)
     make_directory(str(data))
     with DataDirectory.held(data) as known:
         if known is not None:
             _check_first(data, known, name)
         _make(data, _cluster_id(data, known), name, address, administrator, password)
-        return _configuration(data, name, address)
+        _configure(path, data, name, address)
+        return path
+
+
+def _free_configuration(data: Path) -> Path:
+    """Returns the file of the configuration, which is not there yet. Raises INVALID_REQUEST."""
+    free = [data / one for one in CONFIGS if not (data / one).exists()]
+    if not free:
+        raise TreecastError(
+            Fault.INVALID_REQUEST,
+            f"the settings of a secured host would replace one of {' and '.join(CONFIGS)} in {data}: move"
+            f" {CONFIGS[-1]} away",
+        )
+    return free[0]
 
 
 def _check_first(data: Path, known: Meta, name: str) -> None:
@@ -102,10 +116,8 @@ def _with(content: Content, name: str, password: bytes) -> Content:
     return msgspec.structs.replace(content, users={**content.users, name: user})
 
 
-def _configuration(data: Path, name: str, address: str) -> Path:
-    """Writes the settings of this host: TLS for other machines, and plain faces on loopback alone. A file
-    that is there stays.
-    """
+def _configure(path: Path, data: Path, name: str, address: str) -> None:
+    """Writes the settings of this host: TLS for other machines, and plain faces on loopback alone."""
     where = address or "127.0.0.1"
     host = f"[{where}]" if ":" in where else where
     lines = [f'name = "{name}"', f'data = "{data}"', ""]
@@ -115,7 +127,4 @@ def _configuration(data: Path, name: str, address: str) -> Path:
             f'{face}_tls_certificate = "{make_folder(data) / HOST_CERTIFICATE}"',
             f'{face}_tls_key = "{make_folder(data) / HOST_KEY}"',
         ]
-    free = [one for one in CONFIGS if not (data / one).exists()]
-    path = data / (free or CONFIGS)[0]
     write_private(path, ("\n".join(lines) + "\n").encode())
-    return path
