@@ -25,7 +25,7 @@ def write_private(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, int, int, int]
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -34,4 +34,5 @@ def stamp_of(path: Path) -> Stamp | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # st_ctime: a tool that sets st_mtime, as `cp -p` or `touch -d`, cannot set it
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

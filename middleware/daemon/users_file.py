@@ -55,10 +55,17 @@ def change_users(path: Path, change: Callable[[Content], Content]) -> Content:
 
     Raises UsersFileError, or OSError.
     """
+    return _changed(path, change)[0]
+
+
+def _changed(path: Path, change: Callable[[Content], Content]) -> tuple[Content, Stamp | None]:
+    """Implements `change_users`. Returns the stamp of what was written too, which is taken before another
+    command may change it.
+    """
     with _locked(path):
         content = change(load_users(path) or Content())
         write_private(path, write_users(content).encode())
-    return content
+        return content, stamp_of(path)
 
 
 @contextmanager
@@ -123,10 +130,9 @@ class WatchedUsers:
     def _store(self, change: Callable[[Content], Content]) -> Content:
         """Implements `Identities.store`."""
         try:
-            content = change_users(self.path, change)
+            content, self._seen = _changed(self.path, change)
         except (OSError, UsersFileError) as error:
             raise TreecastError(Fault.STORAGE, f"the file of users: {_reason(error)}") from error
-        self._seen = self._stamp()
         return content
 
     def _stamp(self) -> Stamp | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.provider import AUDIENCE, Provider
 
+from treecast.middleware.api.private_file import stamp_of
 from treecast.middleware.broker.access import (
     BearerError,
     Content,
@@ -29,6 +32,7 @@ from treecast.middleware.broker.access import (
     with_rules,
     write_users,
 )
+from treecast.middleware.daemon import users_file
 from treecast.middleware.daemon.listeners import StartError
 from treecast.middleware.daemon.users_file import (
     WatchedUsers,
@@ -166,6 +170,38 @@ def test_a_daemon_reads_it_again(tmp_path: Path) -> None:
     version = identities.version
     users.look()
     assert identities.version == version, "its own change is no news"
+
+
+def test_a_command_right_after_the_daemons_own_change_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has waited for the lock, and writes before the daemon does anything else."""
+    path = tmp_path / "users.toml"
+    users = WatchedUsers(path, named=False)
+    locked = users_file._locked
+
+    @contextmanager
+    def busy(path: Path) -> Iterator[None]:
+        with locked(path):
+            yield
+        monkeypatch.setattr(users_file, "_locked", locked)
+        change_users(path, lambda content: Content({**content.users, "bob": add("bob")}))
+
+    monkeypatch.setattr(users_file, "_locked", busy)
+    users.identities.change(lambda _: Content({"alice": add("alice")}))
+    assert not users.identities.knows("bob")
+    users.look()
+    assert users.identities.knows("bob")
+
+
+def test_a_change_that_keeps_time_and_size_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("one")
+    before, times = stamp_of(path), path.stat()
+    while path.stat().st_ctime_ns == times.st_ctime_ns:  # the file system's clock is coarse
+        path.write_text("two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert stamp_of(path) != before
 
 
 def test_a_file_that_became_wrong_or_is_gone_changes_nothing(tmp_path: Path) -> None:
