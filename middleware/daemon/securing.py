@@ -1,7 +1,8 @@
 """`Secured`: the trust of a secured host while its daemon runs, and the authority where the coordinator is.
 
 The member in it follows the authority and renews this host's certificate. Where the authority is, that is
-renewed here, and the administrator's as well.
+renewed here, and the administrator's as well; also where a restored ledger does not know them any more, which
+would keep the authority's own host and its administrator out.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ class Secured:
         self._administrators: asyncio.Task[None] | None = None
         self.door = Door(self.trust, self.authority)
         self.trust.on_keys.append(self._changed)
+        try:
+            if self.authority is not None and self.authority.forgot(self.trust.identity):
+                self._renew_own(self.authority)
+        except (TreecastError, OSError) as error:
+            raise StartError(str(error)) from error
 
     def _own_authority(self) -> Authority | None:
         if not (self._data / FOLDER / AUTHORITY_KEY).exists():
@@ -120,12 +126,15 @@ class Secured:
         await self.door.close()
 
     async def _renew(self) -> None:
-        """Renews this host's certificate where the authority is."""
         assert self.authority is not None
+        self._renew_own(self.authority)
+
+    def _renew_own(self, authority: Authority) -> None:
+        """Renews this host's certificate where the authority is."""
         own, folder = self.trust.identity, self.trust.folder
         subject = Subject(own.cluster_id, HOST, own.name, tuple(self.member.addresses), coordinator=True)
         asked = certificates.request((folder / HOST_KEY).read_bytes())
-        write_private(folder / HOST_CERTIFICATE, self.authority.give_own(asked, subject, own))
+        write_private(folder / HOST_CERTIFICATE, authority.give_own(asked, subject, own))
         self.trust.read_again()
 
     async def _renew_administrators(self, authority: Authority) -> None:
@@ -143,7 +152,8 @@ class Secured:
         if not (folder / ADMINISTRATOR_KEY).exists() or not (folder / ADMINISTRATOR_CERTIFICATE).exists():
             return
         found = certificates.identity_of((folder / ADMINISTRATOR_CERTIFICATE).read_bytes())
-        if found.until - time.time() >= RENEW_SECONDS or not authority.holds(found):
+        due = found.until - time.time() < RENEW_SECONDS and authority.holds(found)
+        if not due and not authority.forgot(found):
             return
         asked = certificates.request((folder / ADMINISTRATOR_KEY).read_bytes())
         made = authority.give_own(asked, Subject(found.cluster_id, ADMINISTRATOR, found.name), found)

@@ -85,6 +85,12 @@ class Authority:
             serial_text(identity.serial)
         )
 
+    def forgot(self, identity: Identity) -> bool:
+        """Whether a certificate of this cluster is in no ledger: it was given since this one was stored."""
+        return identity.cluster_id == self.ledger.cluster_id and not self.ledger.knows(
+            serial_text(identity.serial)
+        )
+
     def _not_held(self, identity: Identity) -> TreecastError:
         known = self.ledger.knows(serial_text(identity.serial))
         why = (
