@@ -22,6 +22,7 @@ from treecast.shims.amqp.http import ManagementPages
 from treecast.shims.amqp.management_call import Problem, Request, Response
 
 UNFINISHED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: "
+HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Door:
@@ -85,7 +86,7 @@ async def test_an_unfinished_request_ends_in_time(door: Door) -> None:
 
 
 async def test_an_expelled_hosts_connection_ends(subject: Subject, tmp_path: Path) -> None:
-    """One that is open, and idle: it had been accepted."""
+    """One that is open, and had been accepted."""
     cluster = SecuredCluster(tmp_path)
     first, second = cluster.host("first"), cluster.host("second")
     third = cluster.host("third")
@@ -98,11 +99,12 @@ async def test_an_expelled_hosts_connection_ends(subject: Subject, tmp_path: Pat
     ]
     try:
         for one in callers:
-            one.writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.writer.write(HEALTHZ)
             assert (await one.reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
         cluster.authority.expel("second")
+        for one in callers:
+            one.writer.write(HEALTHZ)
         assert await ended(callers[0].reader)
-        callers[1].writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await callers[1].reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
     finally:
         for one in callers:
