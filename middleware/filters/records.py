@@ -9,7 +9,7 @@
 | `F`, `F.G` | the same as `value.F`, `value.F.G` |
 
 A field has no value if it is absent, not UTF-8, not JSON, null, an array or an object. No constraint on such
-a field holds.
+a field holds. JSON with text that is not UTF-8, in any field, is no JSON.
 
 Where the topic declares a schema (`schemas`), fields of the value are the declared ones, and a record that
 does not meet the schema passes no filter.
@@ -18,11 +18,13 @@ does not meet the schema passes no filter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from treecast.middleware.model.records import Record
 
+from .damaged_json import DAMAGED, is_utf8
 from .evaluate import compile_filter
 from .schemas.check import declared_path
 from .schemas.reader import SchemaReader
@@ -152,13 +154,45 @@ def _header(record: Record, name: str) -> str | None:
 # --- fields of JSON objects
 
 
+_Members = dict[str, msgspec.Raw]
+_members_of: Final = msgspec.json.Decoder(_Members).decode
+
+
 def json_fields(data: bytes | None, paths: Sequence[tuple[str, ...]]) -> list[Scalar | None]:
-    """Returns the fields' values. This is the reference: it decodes the whole text and follows each path."""
+    """Returns the fields' values. This is the reference: each field is decoded by itself, so that no field
+    decides what another one is. One that has no value in Python, as 1e999, has none."""
+    if not data or not is_utf8(data):
+        return [None] * len(paths)
+    objects: dict[tuple[str, ...], _Members | None] = {(): _members(data)}
+    return [_scalar(_member(objects, path)) for path in paths]
+
+
+def _member(objects: dict[tuple[str, ...], _Members | None], path: tuple[str, ...]) -> msgspec.Raw | None:
+    """Returns what is at a path. `objects`: those that are decoded already, by their paths."""
+    above = path[:-1]
+    if above not in objects:
+        raw = _member(objects, above)
+        objects[above] = None if raw is None else _members(raw)
+    members = objects[above]
+    return None if members is None else members.get(path[-1])
+
+
+def _members(data: bytes | msgspec.Raw) -> _Members | None:
+    """Returns the members of an object; None if it is something else."""
     try:
-        tree = msgspec.json.decode(data) if data else None
-    except (msgspec.DecodeError, RecursionError):
-        tree = None
-    return [_follow(tree, path) for path in paths]
+        return _members_of(data)
+    except DAMAGED:
+        return None
+
+
+def _scalar(raw: msgspec.Raw | None) -> Scalar | None:
+    if raw is None:
+        return None
+    try:
+        value = msgspec.json.decode(raw)
+    except DAMAGED:
+        return None
+    return value if isinstance(value, int | float | str) else None
 
 
 def _follow(tree: object, path: tuple[str, ...]) -> Scalar | None:
@@ -170,7 +204,9 @@ def _follow(tree: object, path: tuple[str, ...]) -> Scalar | None:
 
 
 class JsonFields:
-    """`json_fields` for fixed paths. If all paths have one name, it decodes only the requested fields."""
+    """`json_fields` for fixed paths. It decodes everything at once; if all paths have one name, only the
+    requested fields. What cannot be decoded so is left to `json_fields`.
+    """
 
     def __init__(self, paths: Sequence[tuple[str, ...]]) -> None:
         self._paths = tuple(paths)
@@ -178,13 +214,15 @@ class JsonFields:
         self._decoder = msgspec.json.Decoder(_shape([path[0] for path in paths])) if flat else None
 
     def __call__(self, data: bytes | None) -> Sequence[Scalar | None]:
-        if self._decoder is None or not data:
-            return json_fields(data, self._paths)
-        try:
-            found = self._decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError):
+        if not data or not is_utf8(data):
             return [None] * len(self._paths)
-        values = msgspec.structs.astuple(found)
+        try:
+            if self._decoder is None:
+                tree = msgspec.json.decode(data)
+                return [_follow(tree, path) for path in self._paths]
+            values = msgspec.structs.astuple(self._decoder.decode(data))
+        except DAMAGED:
+            return json_fields(data, self._paths)
         return [value if isinstance(value, int | float | str) else None for value in values]
 
 

@@ -45,7 +45,7 @@ def read_type(text: str) -> Type:
     """Returns the type that an Avro schema states. Raises ValueError."""
     try:
         tree = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"the Avro schema is no JSON: {error}") from error
     return _Types().type(tree, "", 0)
 

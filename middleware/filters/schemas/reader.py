@@ -18,6 +18,7 @@ import msgspec
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topic_schema import SchemaVersion, TopicSchema, read_schema
 
+from ..damaged_json import DAMAGED, is_utf8
 from ..tree import Scalar
 from . import avro, protobuf
 from .fixed import FixedReader
@@ -127,9 +128,11 @@ class JsonReader:
 
     def read(self, value: bytes) -> list[Scalar | None]:
         """Returns the fields' values. Raises DoesNotMeet."""
+        if not is_utf8(value):
+            raise DoesNotMeet("text that is no UTF-8")
         try:
             found = self._decoder.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+        except DAMAGED:
             raise DoesNotMeet("no JSON object with these fields") from None
         return [fitting(field, _at(found, field.path)) for field in self._fields]
 

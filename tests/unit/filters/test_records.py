@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treecast.middleware.filters.parse import parse
@@ -47,7 +47,22 @@ def test_fields(text: str) -> None:
     assert passes(text)
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{", b"[1]", b"12", b"\xff", b'{"price": ', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"{",
+        b"[1]",
+        b"12",
+        b"\xff",
+        b'{"price": ',
+        b"[" * 100_000,
+        b'{"price":"\xff"}',
+        b'{"price":1,"other":"\xff"}',
+        b'{"price":1,"ip":{"dst":"x","\xff":1}}',
+    ],
+)
 def test_what_is_no_object_has_no_fields(value: bytes | None) -> None:
     record = Record(key=None, value=value)
     assert not passes("price > 0 or ip.dst == x", record)
@@ -77,3 +92,60 @@ def test_partial_decoding_equals_whole(tree: dict[str, object], wanted: list[str
     data = json.dumps(tree).encode()
     paths = [(name,) for name in wanted]
     assert list(JsonFields(paths)(data)) == json_fields(data, paths)
+
+
+PIECES = st.sampled_from(
+    [
+        *(b'"a":', b'"b":', b'"\xff":', b'"\\u0061":', b'"\\ud800\\u0041":', b"{", b"}", b"[", b"]", b","),
+        *(
+            b"1",
+            b"1e999",
+            b"9" * 5000,
+            b"01",
+            b"1e",
+            b"-",
+            b"true",
+            b"null",
+            b'"\xff"',
+            b'"x"',
+            b'"\xc3\xa9"',
+        ),
+        *(b'"\\ud800\\u0041"', b'"\\ud83d\\ude00"', b'"\\x"', b'"\x01"', b"\xed\xa0\x80", b" "),
+    ]
+)
+LEAVES = st.sampled_from(
+    [
+        b"1",
+        b"1e999",
+        b"9" * 5000,
+        b'"\xff"',
+        b'"x"',
+        b"null",
+        b"[1e999]",
+        b'"\\ud800\\u0041"',
+        b'"\\ud83d\\ude00"',
+    ]
+)
+KEYS = st.sampled_from([b"a", b"b", b"c", b"a", b"\\u0061", b"\xff", b"\\ud800\\u0041"])
+OBJECTS = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(st.tuples(KEYS, inner), max_size=4).map(
+        lambda ones: b"{" + b",".join(b'"' + key + b'":' + value for key, value in ones) + b"}"
+    ),
+    max_leaves=8,
+)
+PATHS = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=4)
+
+
+@settings(max_examples=500)
+@given(OBJECTS | st.lists(PIECES, max_size=8).map(b"".join) | st.binary(max_size=12), PATHS)
+def test_a_field_is_the_same_whichever_others_are_read(data: bytes, paths: list[tuple[str, ...]]) -> None:
+    together = list(JsonFields(paths)(data))
+    assert together == json_fields(data, paths)
+    assert together == [JsonFields([path])(data)[0] for path in paths]
+
+
+def test_a_number_without_a_value_is_that_of_its_field_alone() -> None:
+    assert passes(
+        "a == 1 and not b > 0 and c.d == 2", Record(None, b'{"b":1e999,"a":1,"c":{"d":2,"e":1e999}}')
+    )

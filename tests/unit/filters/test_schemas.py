@@ -135,10 +135,16 @@ def test_parts_of_the_record_need_no_declaration() -> None:
     check_filter(parse(text), schema("json", "price:u32"))
 
 
+WRONG = (
+    *(b"", None, b"{}", b'{"price":-1}', b'{"price":"7"}', b"[]"),
+    *(b'{"price":"\xff"}', b'{"price":5,"more":"\xff"}', b'{"price":5,"\xff":1}'),
+)
+
+
 def test_a_record_that_does_not_meet_the_schema_passes_no_filter() -> None:
     found = reader("json", "price:u32")
     wanted = RecordFilter(parse("not price > 5"), "t", 0, found)
-    bad = [Record(None, value) for value in (b"", None, b"{}", b'{"price":-1}', b'{"price":"7"}', b"[]")]
+    bad = [Record(None, value) for value in WRONG]
     assert (wanted.select([*bad, Record(None, b'{"price":5,"more":[]}')]), wanted.unmet) == (
         [Record(None, b'{"price":5,"more":[]}')],
         len(bad),
@@ -203,6 +209,11 @@ def test_a_number_that_is_none_has_no_value() -> None:
 
 
 # --- Avro
+
+
+def test_a_schema_text_that_nests_too_deep_is_refused() -> None:
+    with pytest.raises(TreecastError, match="no JSON"):
+        reader("avro", "a:s", text="[" * 7_000 + "]" * 7_000)
 
 
 def test_avro() -> None:

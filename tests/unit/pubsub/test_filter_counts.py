@@ -102,3 +102,14 @@ def test_changes_of_clients_are_counted_and_those_of_hosts_are_not() -> None:
         Change("sensor", False, "t/+", "a > 3"),
         Change("sensor", False, "t/+", "a < 2"),
     )
+
+
+def test_a_message_of_damaged_text_meets_no_filter_and_the_next_one_arrives() -> None:
+    found, clients = hub(), [Client(1), Client(2), Client(3)]
+    for client, text in zip(clients, ("", "a == x", "not a == x"), strict=True):
+        found.subscribe(subscription(client, "t", text))
+    for payload in (b'{"a":"\xff"}', b'{"a":"x","b":"\xff"}', b'{"a":"x"}'):
+        message = Message(b"t", payload)
+        found.feed(message, None)
+        found.publish(message, found.routes.targets(b"t"), None)
+    assert [client.got for client in clients] == [6, 2, 4]
