@@ -5,6 +5,8 @@ leaves are sets of filters. A message's fields are read once, and each field on 
 
 Bounds: a diagram has at most 24 fields, the most frequent ones; filters on others are evaluated one by one.
 Filters whose diagram needs too much memory are split, in the order of their texts, into several diagrams.
+Filters of many boxes, which one subscriber's text of some thousand characters can have, are in no diagram.
+Only small diagrams are built where messages wait; others are left to a builder.
 Filters that come are evaluated one by one until that has cost as much as a build.
 `evaluate` is the reference; a property test holds both equal.
 """
@@ -30,8 +32,14 @@ from .tree import Constraint, Field, Scalar, constraints, fields
 MOST_FIELDS: Final = 24
 MOST_STATES: Final = 200_000
 MOST_MEMBERS: Final = 4_000_000  # in the sets of all states: 32 MB
+MOST_BOXES: Final = 64  # of a filter that is in a diagram
 _FEWEST: Final = 16  # filters that are not split further
-_SMALL: Final = 500  # filters whose diagrams are built at once, in some milliseconds
+
+# What is built at once, in some milliseconds, while nothing else runs.
+_SMALL: Final = 500  # filters
+_SMALL_TEXT: Final = 40_000  # characters of them together
+_SMALL_STATES: Final = 2_000
+_SMALL_MEMBERS: Final = 50_000
 _WORTH: Final = 64  # evaluations of a filter that take as long as its share of a build
 
 Values = Sequence[Scalar | None]
@@ -58,7 +66,8 @@ class FilterDiagram:
         boxes: Sequence[list[Box]],
         order: Sequence[int],
         domains: Sequence[Domain],
-        most: int,
+        states: int,
+        members: int,
     ) -> None:
         self._order = order
         self._domains = [domains[place] for place in order]
@@ -68,7 +77,7 @@ class FilterDiagram:
         names = [str(place) for place in order]
         codes = [(ABSENT, domain.high) for domain in self._domains]
         levels = remains.levels(names, codes, len(filters))
-        grown = expand(levels, [roots], len(filters), MOST_STATES, most)
+        grown = expand(levels, [roots], len(filters), states, members)
         self._leaves = [[filters[number] for number in leaf] for leaf in grown.leaves]
         self._diagram = Diagram(len(grown.leaves))
         (self._root,) = reduce(grown, self._diagram, list(range(len(grown.leaves))), 0)
@@ -90,9 +99,13 @@ class FilterDiagram:
 
 
 class Built:
-    """The diagrams of a set of filters, and the filters that are in none."""
+    """The diagrams of a set of filters, and the filters that are in none.
 
-    def __init__(self, filters: Sequence[StatelessFilter]) -> None:
+    `small`: all filters are in one diagram of a few states; raises DiagramTooLarge if they need more.
+    """
+
+    def __init__(self, filters: Sequence[StatelessFilter], small: bool = False) -> None:
+        self._small = small
         self.filters = frozenset(filters)
         uses = Counter(field for one in filters for field in fields(one.tree))
         self.fields = [field for field, _ in uses.most_common()]
@@ -107,14 +120,17 @@ class Built:
                 self.alone.append(_Alone(one, self.places))
             else:
                 found.append((one, boxes))
-        self._build(found, MOST_MEMBERS)
+        if small:
+            self._build(found, _SMALL_STATES, _SMALL_MEMBERS)
+        else:
+            self._build(found, MOST_STATES, MOST_MEMBERS)
 
     def _boxes(self, filter: StatelessFilter) -> list[Box] | None:
         """Returns a filter's normal form; None if it is not for a diagram."""
         if any(self.places[field] >= MOST_FIELDS for field in fields(filter.tree)):
             return None
         try:
-            return normal_form(filter.tree, self._literal)
+            return normal_form(filter.tree, self._literal, True, MOST_BOXES, True)
         except TooManyBoxes:
             return None
 
@@ -127,21 +143,26 @@ class Built:
             bounds = complement(bounds, ABSENT, domain.high)
         return None if bounds == (ABSENT, domain.high) else (place, bounds)
 
-    def _build(self, found: list[tuple[StatelessFilter, list[Box]]], most: int) -> None:
+    def _build(self, found: list[tuple[StatelessFilter, list[Box]]], states: int, members: int) -> None:
+        """Halves have half of the bounds each, so that all attempts together take a few times the first."""
         if len(found) <= 1:
             self.alone += [_Alone(one, self.places) for one, _ in found]
             return
         try:
-            self.diagrams.append(self._diagram(found, most))
+            self.diagrams.append(self._diagram(found, states, members))
         except DiagramTooLarge:
+            if self._small:
+                raise
             if len(found) <= _FEWEST:
                 self.alone += [_Alone(one, self.places) for one, _ in found]
                 return
             middle = len(found) // 2
-            self._build(found[:middle], most // 2)
-            self._build(found[middle:], most // 2)
+            self._build(found[:middle], states // 2, members // 2)
+            self._build(found[middle:], states // 2, members // 2)
 
-    def _diagram(self, found: list[tuple[StatelessFilter, list[Box]]], most: int) -> FilterDiagram:
+    def _diagram(
+        self, found: list[tuple[StatelessFilter, list[Box]]], states: int, members: int
+    ) -> FilterDiagram:
         # Equality first: it parts the filters, so that what follows is small.
         ranges: Counter[int] = Counter()
         for _, boxes in found:
@@ -149,9 +170,8 @@ class Built:
                 for place, bounds in box:
                     ranges[place] += len(bounds) > 2 or bounds[1] - bounds[0] > 1
         order = sorted({place for _, boxes in found for box in boxes for place, _ in box}, key=_by(ranges))
-        return FilterDiagram(
-            [one for one, _ in found], [boxes for _, boxes in found], order, self._domains, most
-        )
+        filters, boxes = [one for one, _ in found], [boxes for _, boxes in found]
+        return FilterDiagram(filters, boxes, order, self._domains, states, members)
 
 
 def _by(ranges: Counter[int]) -> Callable[[int], tuple[int, int]]:
@@ -185,7 +205,7 @@ Builder = Callable[[Sequence[StatelessFilter]], Building]
 class ManyFilters:
     """Filters that come and go, of the messages of a topic. Equal filters are one. `version` rises with each
     change; `builds` counts diagrams' builds, for tests. `builder`: builds large diagrams; None: they are
-    built at once.
+    built at once. While it works, and if it fails, filters are evaluated one by one.
     """
 
     def __init__(self, builder: Builder | None = None) -> None:
@@ -200,6 +220,7 @@ class ManyFilters:
         self._young: list[_Alone] = []  # in no diagram yet
         self._young_reader = ContentReader(())
         self._spent = 0  # evaluations of young filters since the last build
+        self._large = _SMALL + 1  # so many filters had no small diagram
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -237,13 +258,38 @@ class ManyFilters:
         self._take(Built(tuple(self._filters)))
 
     def _build_soon(self) -> None:
-        if self._builder is None or len(self._filters) <= _SMALL:
+        if self._builder is None:
             self.build()
-        elif self._building is None:
+        elif self._building is not None:
+            if self._building.done():
+                self._take_result(self._building)
+        elif not self._build_small():
             self._building = self._builder(tuple(self._filters))
-        elif self._building.done():
-            built, self._building = self._building.result(), None
-            self._take(built)
+
+    def _build_small(self) -> bool:
+        """Builds a small diagram at once. Returns whether it is one."""
+        count = len(self._filters)
+        if (
+            count > _SMALL
+            or count >= self._large
+            or sum(len(one.text) for one in self._filters) > _SMALL_TEXT
+        ):
+            return False
+        try:
+            self._take(Built(tuple(self._filters), small=True))
+        except DiagramTooLarge:
+            self._large = count
+            return False
+        return True
+
+    def _take_result(self, building: Building) -> None:
+        self._building = None
+        try:
+            built = building.result()
+        except Exception:  # as MemoryError: the filters stay as they are, and are evaluated one by one
+            self._spent = 0
+            return
+        self._take(built)
 
     def _take(self, built: Built) -> None:
         """Goes on with other diagrams. The filters may have changed while they were built."""

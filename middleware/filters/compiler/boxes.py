@@ -20,6 +20,7 @@ Literal = Callable[[Constraint, bool], tuple[int, Bounds] | None]
 """Takes a constraint and whether it counts as it is or negated; None if it says nothing."""
 
 MAX_BOXES: Final = 20_000  # of one filter
+_PAIRS: Final = 4  # times as many boxes are formed at once: some are empty, repeated or joined
 _ABSORB: Final = 64  # boxes among which larger ones are looked for
 
 EVERY: Final[Box] = ()
@@ -34,18 +35,32 @@ class TooManyBoxes(ValueError):
         )
 
 
-def normal_form(tree: Filter, literal: Literal, as_it_is: bool = True) -> list[Box]:
-    """Returns the boxes whose union is the filter, or its negation. Raises TooManyBoxes."""
+def normal_form(
+    tree: Filter, literal: Literal, as_it_is: bool = True, most: int = MAX_BOXES, join: bool = False
+) -> list[Box]:
+    """Returns the boxes whose union is the filter, or its negation: at most `most`. `join`: alternatives that
+    differ in the last attribute alone are one box. Raises TooManyBoxes."""
     match tree:
         case Constraint():
             return _one(literal(tree, as_it_is))
         case Not(part):
-            return normal_form(part, literal, not as_it_is)
-    parts = [normal_form(part, literal, as_it_is) for part in tree.parts]
-    if isinstance(tree, And) is as_it_is:
-        return product(parts)
+            return normal_form(part, literal, not as_it_is, most, join)
     assert isinstance(tree, And | Or)
-    return absorbed(box for boxes in parts for box in boxes)
+    if isinstance(tree, And) is as_it_is:
+        found: list[Box] = [EVERY]
+        for part in tree.parts:
+            found = product(found, normal_form(part, literal, as_it_is, most, join), most)
+        return found
+    # One part after the other, so that too many end at once.
+    either: dict[Box, None] = {}
+    for part in tree.parts:
+        for box in normal_form(part, literal, as_it_is, most, join):
+            either[box] = None
+        if len(either) > MAX_BOXES:
+            raise TooManyBoxes
+    if join:
+        return absorbed([box for box, _ in merged([(box, 0) for box in either])], most)
+    return absorbed(either, most)
 
 
 def _one(found: tuple[int, Bounds] | None) -> list[Box]:
@@ -54,13 +69,17 @@ def _one(found: tuple[int, Bounds] | None) -> list[Box]:
     return [(found,)] if found[1] else []
 
 
-def product(parts: Iterable[list[Box]]) -> list[Box]:
-    """Returns the conjunction of unions."""
-    found: list[Box] = [EVERY]
-    for boxes in parts:
-        pairs = (both(a, b) for a in found for b in boxes)
-        found = absorbed(box for box in pairs if box is not None)
-    return found
+def product(first: list[Box], second: list[Box], most: int = MAX_BOXES) -> list[Box]:
+    """Returns the conjunction of two unions. Raises TooManyBoxes, before it forms the pairs."""
+    if len(first) * len(second) > _PAIRS * most:
+        raise TooManyBoxes
+    found: list[Box] = []
+    for a in first:
+        for b in second:
+            box = both(a, b)
+            if box is not None:
+                found.append(box)
+    return absorbed(found, most)
 
 
 def both(a: Box, b: Box) -> Box | None:
@@ -76,10 +95,11 @@ def both(a: Box, b: Box) -> Box | None:
     return tuple(sorted(values.items()))
 
 
-def absorbed(boxes: Iterable[Box]) -> list[Box]:
-    """Returns the boxes without repeated ones, and without smaller ones if they are few."""
+def absorbed(boxes: Iterable[Box], most: int = MAX_BOXES) -> list[Box]:
+    """Returns the boxes without repeated ones, and without smaller ones if they are few. Raises TooManyBoxes
+    if there are more than `most`."""
     found = list(dict.fromkeys(boxes))
-    if len(found) > MAX_BOXES:
+    if len(found) > most:
         raise TooManyBoxes
     if not 1 < len(found) <= _ABSORB:
         return found

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from treecast.middleware.filters.compiler.boxes import MAX_BOXES
+from treecast.middleware.filters.compiler.boxes import MAX_BOXES, Box, TooManyBoxes, product
 from treecast.middleware.filters.compiler.compile import compile_rules
 from treecast.middleware.filters.compiler.diagram import DiagramTooLarge
 from treecast.middleware.filters.compiler.schema import Counter, Header, HeaderField, QueryField, Schema
@@ -127,3 +127,11 @@ def test_one_big_table() -> None:
     assert one_big_table([term.box for term in crossed.terms.terms], 100) == 3
     assert one_big_table(boxes, 2) is None
     assert combinations(boxes, 2) is None
+
+
+def test_pairs_of_boxes_are_bounded_before_they_are_formed() -> None:
+    first: list[Box] = [((0, (number, number + 1)),) for number in range(1_000)]
+    second: list[Box] = [((0, (number, number + 1)),) for number in range(1_000, 2_000)]
+    assert product(first[:10], second) == []
+    with pytest.raises(TooManyBoxes):
+        product(first, second)

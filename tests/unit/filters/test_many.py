@@ -183,3 +183,86 @@ def test_filters_change_while_a_diagram_is_built_elsewhere(monkeypatch: pytest.M
     for record in records:
         assert passed(together, record) == expected(wanted, record)
     assert together.builds == 2
+
+
+def alternatives(field: str, count: int) -> str:
+    return "(" + " or ".join(f"{field}={number}" for number in range(count)) + ")"
+
+
+def ranges(count: int, rng: Random) -> list[StatelessFilter]:
+    """Filters whose common diagram is large: each attribute of each splits what the others have split."""
+    texts = (" and ".join(f"f{place} > {rng.randrange(10**6)}" for place in range(12)) for _ in range(count))
+    return [StatelessFilter(parse(text)) for text in texts]
+
+
+def test_alternatives_of_one_field_are_one_box() -> None:
+    text = " and ".join([alternatives("a", 27), alternatives("b", 27), alternatives("c", 27)])
+    text += " and " + alternatives("d", 300)
+    assert len(text) < 4_096
+    filters = [StatelessFilter(parse(text)), *(StatelessFilter(parse(f"a={one}")) for one in range(3))]
+    built = Built(filters)
+    assert (len(built.diagrams), built.alone) == (1, [])
+    together = ManyFilters()
+    together.become(filters)
+    together.build()
+    for number in (0, 26, 27):
+        record = record_of({"a": 1, "b": number, "c": 1, "d": 1})
+        assert passed(together, record) == expected(filters, record)
+
+
+def test_a_filter_of_many_boxes_is_in_no_diagram() -> None:
+    pairs = " and ".join(f"(a{place}=1 or b{place}=1)" for place in range(11))  # 2^11 boxes
+    filters = [StatelessFilter(parse(text)) for text in (pairs, "a0=1", "a0=2")]
+    built = Built(filters)
+    assert [one.filter for one in built.alone] == [filters[0]]
+    together = ManyFilters()
+    together.become(filters)
+    together.build()
+    record = record_of({f"{'ab'[place % 2]}{place}": 1 for place in range(11)})
+    assert passed(together, record) == expected(filters, record) == {filters[0].text, filters[1].text}
+
+
+def test_a_large_diagram_of_few_filters_is_built_elsewhere() -> None:
+    started: list[Later] = []
+
+    def start(wanted: Sequence[StatelessFilter]) -> Later:
+        started.append(Later(wanted))
+        return started[-1]
+
+    rng = Random(3)
+    together = ManyFilters(start)
+    filters = ranges(17, rng)
+    together.become(filters)
+    record = record_of({f"f{place}": 10**6 for place in range(12)})
+    for _ in range(200):
+        assert passed(together, record) == expected(filters, record)
+    assert (len(started), together.builds) == (1, 0)
+    few = [StatelessFilter(parse(f"a > {number}")) for number in range(5)]
+    together.become(few)
+    started[0].result = lambda: Built(())  # type: ignore[method-assign]
+    started[0].over = True
+    for _ in range(200):
+        assert passed(together, record_of({"a": 3})) == {"a > 0", "a > 1", "a > 2"}
+    assert (len(started), together.builds) == (1, 2)  # these are built at once
+
+
+def test_filters_stay_as_they_are_if_a_build_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_SMALL", 10)
+    started: list[Later] = []
+
+    class Failing(Later):
+        def result(self) -> Built:
+            raise MemoryError
+
+    def start(wanted: Sequence[StatelessFilter]) -> Later:
+        started.append(Failing(wanted) if not started else Later(wanted))
+        started[-1].over = True
+        return started[-1]
+
+    rng = Random(4)
+    filters = market(30, rng)
+    together = ManyFilters(start)
+    together.become(filters)
+    for record in orders(400, rng):
+        assert passed(together, record) == expected(filters, record)
+    assert (len(started), together.builds) == (2, 1)
