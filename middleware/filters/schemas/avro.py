@@ -32,13 +32,20 @@ _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 
 
 class Type:
-    """A type. `parts`: of a record its fields' types, of a union its branches, of array and map the items."""
+    """A type. `parts`: of a record its fields' types, of a union its branches, of array and map the items.
+
+    `empty`: its values take no bytes. `rest`: the types whose values are the bytes of a record; `alike`: the
+    type with the same bytes, if that is one. So that each step over a value passes bytes.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.names: list[str] = []  # fields of a record, symbols of an enum
         self.parts: list[Type] = []
         self.size = 0  # of fixed, in bytes
+        self.empty = False
+        self.rest: list[Type] = []
+        self.alike = self
 
 
 def read_type(text: str) -> Type:
@@ -47,7 +54,24 @@ def read_type(text: str) -> Type:
         tree = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"the Avro schema is no JSON: {error}") from error
-    return _Types().type(tree, "", 0)
+    found = _Types().type(tree, "", 0)
+    _settle(found, set())
+    return found
+
+
+def _settle(type: Type, begun: set[Type]) -> None:
+    """Notes which types have no bytes, parts first. One that holds itself without a union has no values."""
+    if type in begun:
+        return
+    begun.add(type)
+    for part in type.parts:
+        _settle(part, begun)
+    if type.kind == "record":
+        type.rest = [part.alike for part in type.parts if not part.empty]
+        if len(type.rest) == 1:
+            type.alike = type.rest[0]
+    type.empty = type.kind == "null" or (type.kind == "fixed" and type.size == 0)
+    type.empty |= type.kind == "record" and not type.rest
 
 
 class _Types:
@@ -302,10 +326,12 @@ class _Reading:
     def _skip(self, type: Type, depth: int) -> None:
         if depth > _DEPTH:
             raise DoesNotMeet(f"more than {_DEPTH} values inside one another")
-        type = self._branch(type)
+        if type.empty:
+            return
+        type = self._branch(type.alike)
         kind = type.kind
         if kind == "record":
-            for part in type.parts:
+            for part in type.rest:
                 self._skip(part, depth + 1)
         elif kind in ("array", "map"):
             self._skip_blocks(type, depth)
@@ -321,10 +347,10 @@ class _Reading:
             if count < 0:
                 self._take(self._long())
                 continue
+            items = type.parts[0]
+            if type.kind == "array" and items.empty:
+                continue  # their number costs nothing
             for _ in range(count):
-                before = self.position
-                if type.kind == "map":
+                if type.kind == "map":  # a key is a byte or more
                     self._take(self._long())
-                self._skip(type.parts[0], depth + 1)
-                if self.position == before:
-                    break  # items without bytes: their number costs nothing
+                self._skip(items, depth + 1)

@@ -155,17 +155,26 @@ class ProtobufReader:
         """Returns the fields' values. Raises DoesNotMeet."""
         values: list[Scalar | None] = [None] * len(self._fields)
         try:
-            _message(value, 0, len(value), self._plan, values, 0)
+            _message(value, 0, len(value), self._plan, values, 0, set())
         except (IndexError, struct.error):
             raise DoesNotMeet("the message ends too early") from None
         return all_fitting(self._fields, values)
 
 
-def _message(data: bytes, at: int, end: int, plan: _Plan, values: list[Scalar | None], depth: int) -> None:
+def _message(
+    data: bytes,
+    at: int,
+    end: int,
+    plan: _Plan,
+    values: list[Scalar | None],
+    depth: int,
+    begun: set[_Plan],
+) -> None:
     if depth > _DEPTH:
         raise DoesNotMeet(f"more than {_DEPTH} messages inside one another")
-    for place, default in plan.defaults:
-        if values[place] is None:
+    if plan not in begun:  # once: a message may come many times, in two bytes each
+        begun.add(plan)
+        for place, default in plan.defaults:
             values[place] = default
     while at < end:
         tag, at = varint(data, at)
@@ -176,7 +185,7 @@ def _message(data: bytes, at: int, end: int, plan: _Plan, values: list[Scalar | 
             values[leaf.place] = _scalar(data, at, stop, leaf)
         elif wire == _BYTES and number in plan.inner:
             _, first = varint(data, at)
-            _message(data, first, stop, plan.inner[number], values, depth + 1)
+            _message(data, first, stop, plan.inner[number], values, depth + 1, begun)
         at = stop
 
 

@@ -103,13 +103,13 @@ def _behind_place(body: bytes, place: tuple[int, ...]) -> bytes:
     """Returns the message behind the way to it. Raises DoesNotMeet if it is another message."""
     try:
         count, at = _zigzag(body, 0)
-        steps = (0,) if count == 0 else ()
-        while len(steps) < count <= len(body):
+        same = place == (0,) if count == 0 else count == len(place)
+        for wanted in place if count else ():
             step, at = _zigzag(body, at)
-            steps = (*steps, step)
+            same = same and step == wanted
     except IndexError:
         raise DoesNotMeet("the message's place ends too early") from None
-    if steps != place:
+    if not same:
         raise DoesNotMeet("it is another message of the file")
     return body[at:]
 

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.filters.avro_writer import long
 
 from treecast.middleware.filters.schemas.protobuf import declared, message_of
 from treecast.middleware.filters.schemas.protobuf_text import read_file
@@ -125,6 +126,17 @@ def test_the_last_value_counts_and_messages_are_merged(made: Any) -> None:
     first = made["Order"](price=1, trader={"desk": 3}).SerializeToString()
     second = made["Order"](price=2, trader={"name": "x"}).SerializeToString()
     assert reader("price:u32,trader.desk:i32?").read(first + second) == [2, 3]
+
+
+def test_a_value_that_is_none_stays_so_in_a_merged_message(made: Any) -> None:
+    unknown = made["Other"](order=made["Order"](side=9)).SerializeToString()  # no symbol of the enum
+    again = made["Other"](order=made["Order"](price=2)).SerializeToString()
+    assert reader("order.side:s?,order.price:u32?", "shop.v1.Other").read(unknown + again) == [None, 2]
+
+
+def test_a_way_to_a_message_is_read_as_far_as_it_may_lead() -> None:
+    steps = long(400_000) + b"\2" * 400_000
+    assert reader(framed=True).read(b"\0\0\0\0\7" + steps) is None
 
 
 def test_fields_of_a_proto_file() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.filters.avro_writer import encoded
+from tests.unit.filters.avro_writer import encoded, long
 
 from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.records import RecordFilter
@@ -312,3 +312,58 @@ def test_bytes_that_are_anything(data: bytes) -> None:
         found = wanted.read(data)
         assert found is None or len(found) == len(wanted.paths)
         wanted.read(b"\0\0\0\0\1" + data)
+
+
+def nested(kind: str, fields: int, depth: int) -> dict[str, Any]:
+    """A record that holds so many of the one below, each defined where it is first named."""
+    inner: Any = kind
+    for level in range(depth):
+        names = [inner if not number or level == 0 else f"R{level - 1}" for number in range(fields)]
+        members = [{"name": f"f{number}", "type": name} for number, name in enumerate(names)]
+        inner = {"type": "record", "name": f"R{level}", "fields": members}
+    return {
+        "type": "record",
+        "name": "Whole",
+        "fields": [{"name": "more", "type": inner}, {"name": "a", "type": "int"}],
+    }
+
+
+EMPTY: dict[str, Any] = {"type": "fixed", "name": "F", "size": 0}
+
+
+@pytest.mark.parametrize("kind", ["null", EMPTY], ids=["null", "fixed"])
+def test_values_without_bytes_cost_nothing(kind: Any) -> None:
+    wide = nested(kind, 20, 10)  # 20^10 values
+    many = {
+        "type": "record",
+        "name": "Many",
+        "fields": [
+            {"name": "b", "type": {"type": "array", "items": wide["fields"][0]["type"]}},
+            wide["fields"][1],
+        ],
+    }
+    assert reader("avro", "a:i32", text=json.dumps(wide), framed=False).read(b"\x0e") == [7]
+    wanted = reader("avro", "a:i32", text=json.dumps(many), framed=False)
+    assert wanted.read(long(2**62) + long(5) + long(0) + b"\x0e") == [7]
+
+
+def test_records_of_one_part_cost_as_much_as_it() -> None:
+    wrapped = nested("int", 1, 50)
+    items = {"type": "array", "items": wrapped["fields"][0]["type"]}
+    text = {**wrapped, "fields": [{"name": "b", "type": items}, wrapped["fields"][1]]}
+    wanted = reader("avro", "a:i32", text=json.dumps(text), framed=False)
+    data = long(1_000) + b"\x02" * 1_000 + long(0) + b"\x0e"
+    assert wanted.read(data) == [7]
+    assert wanted.read(data[:-1]) is None
+
+
+@pytest.mark.parametrize("parts", [["R"], ["R", "int"], ["null", "R", "R"]])
+def test_a_record_that_holds_itself_always_has_no_value(parts: list[str]) -> None:
+    members = [{"name": f"f{number}", "type": part} for number, part in enumerate(parts)]
+    inner = {"type": "record", "name": "R", "fields": members}
+    whole = {
+        "type": "record",
+        "name": "W",
+        "fields": [{"name": "b", "type": inner}, {"name": "a", "type": "int"}],
+    }
+    assert reader("avro", "a:i32", text=json.dumps(whole), framed=False).read(b"\2" * 100) is None
