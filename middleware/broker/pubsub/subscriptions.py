@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -22,6 +22,8 @@ from .trie import TopicTrie
 
 if TYPE_CHECKING:
     from .shared import SharedGroup
+
+_FOREIGN: Final = b"\0"  # before another host's pattern; none has it in itself
 
 
 class Subscription:
@@ -160,7 +162,8 @@ class Targets:
         """Evaluates the filters together, by what is kept of earlier ones with the same patterns."""
         if self.filtered:
             parts = [one for target in self.direct for one in target.parts or () if one.content is not None]
-            patterns = {one.filter for one in parts}
+            # Other hosts' filters judge what is published here and not what they feed: sets of their own.
+            patterns = {(_FOREIGN if one.subscriber.foreign else b"") + one.filter for one in parts}
             self._contents = kept.of(patterns, [target.contents for target in self.direct])
 
     def passing(self, message: Message, schemas: Schemas) -> list[Target]:

@@ -113,3 +113,17 @@ def test_a_message_of_damaged_text_meets_no_filter_and_the_next_one_arrives() ->
         found.feed(message, None)
         found.publish(message, found.routes.targets(b"t"), None)
     assert [client.got for client in clients] == [6, 2, 4]
+
+
+def test_what_hosts_feed_and_what_is_published_here_have_filters_of_their_own() -> None:
+    found, client, host = hub(), Client(1), Client(2, foreign=True)
+    found.subscribe(subscription(client, "t", "a > 3"))
+    found.subscribe(subscription(host, "t", "a < 2"))
+    message = Message(b"t", b'{"a":9}')
+    for _ in range(5):
+        found.feed(message, host)
+        found.publish(message, found.routes.targets(b"t"), None)
+    assert (client.got, host.got) == (10, 0)
+    for targets in (found.routes.targets(b"t"), found.routes.direct(b"t")):
+        assert targets._contents is not None
+        assert targets._contents._many.version == 1  # it never became another set
