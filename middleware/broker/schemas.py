@@ -48,7 +48,10 @@ class TopicSchemas:
         topics = self._topics.topics()
         topic = topics.get(name)
         if topic is None:
-            topic = topics.get(name.rpartition(".view.")[0])
+            base, _, view = name.rpartition(".view.")
+            topic = topics.get(base)
+            if topic is not None and view not in topic.config.views:
+                return None  # publishers choose names: only a topic's own views have its schema
         if topic is None or not topic.config.schema:
             return None
         try:

@@ -12,6 +12,7 @@ from tests.unit.kafka.test_views import HIGH, drop, make
 from tests.unit.refusals import refusal
 
 from treecast.middleware.broker import Broker, ConfigChange, ConfigOperation
+from treecast.middleware.broker.schemas import TopicSchemas
 from treecast.middleware.filters.records import RecordFilter
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.records import Record
@@ -55,6 +56,16 @@ async def test_filters_name_fields_of_a_fixed_layout(client: Any, broker: Broker
     assert await offsets(client, "not price > 5") == [0]
     assert await offsets(client, None) == [0, 1, 2, 3]
     assert broker.counters.broker.schema_unmet == {"topic": 2}
+
+
+async def test_names_that_look_like_views_have_no_schema(broker: Broker) -> None:
+    await declare(broker, setting("json", "price:u32"))
+    await make(broker)
+    schemas = TopicSchemas(broker.cluster.definitions, broker.counters.broker)
+    assert schemas.of("topic") is schemas.of("topic/view/high") is schemas.of_kafka("topic.view.high")
+    assert schemas.of("topic") is not None
+    for name in ("topic/view/other", "topic/view", "topic/view/high/more", "topic/view/"):
+        assert schemas.of(name) is None
 
 
 @pytest.mark.parametrize("text", ["prize > 5", "price == abc"])
