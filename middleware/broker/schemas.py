@@ -37,6 +37,7 @@ class TopicSchemas:
     def __init__(self, topics: Topics, counters: BrokerCounters) -> None:
         self._topics = topics
         self._counters = counters
+        self._readers: dict[str, tuple[str, SchemaReader | None]] = {}  # by topic: the setting, its reader
 
     def of(self, topic: str) -> SchemaReader | None:
         """Returns the schema of a topic in MQTT's spelling."""
@@ -54,10 +55,14 @@ class TopicSchemas:
                 return None  # publishers choose names: only a topic's own views have its schema
         if topic is None or not topic.config.schema:
             return None
-        try:
-            return reader_of(topic.config.schema)
-        except TreecastError:  # written by a later version: its records pass as they did without
-            return None
+        kept = self._readers.get(topic.name)
+        if kept is not None and kept[0] == topic.config.schema:
+            return kept[1]
+        if len(self._readers) > len(topics):
+            self._readers = {name: one for name, one in self._readers.items() if name in topics}
+        found = _readable(topic.config.schema)
+        self._readers[topic.name] = topic.config.schema, found
+        return found
 
     def unmet(self, topic: str, count: int = 1) -> None:
         counted = self._counters.schema_unmet
@@ -70,6 +75,15 @@ class TopicSchemas:
         schema = self.of_kafka(TopicName(levels).spelled())
         if schema is not None and isinstance(content, StatelessFilter):
             check_filter(content.tree, schema.schema)
+
+
+def _readable(text: str) -> SchemaReader | None:
+    """Returns the reader of a topic's setting; None if a later version wrote it: its records pass as they did
+    without."""
+    try:
+        return reader_of(text)
+    except TreecastError:
+        return None
 
 
 def check_schema(before: Mapping[str, str], after: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from tests.unit.refusals import refusal
 from treecast.middleware.broker import Broker, ConfigChange, ConfigOperation
 from treecast.middleware.broker.schemas import TopicSchemas
 from treecast.middleware.filters.records import RecordFilter
+from treecast.middleware.filters.schemas.reader import reader_of
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_schema import (
@@ -66,6 +67,22 @@ async def test_names_that_look_like_views_have_no_schema(broker: Broker) -> None
     assert schemas.of("topic") is not None
     for name in ("topic/view/other", "topic/view", "topic/view/high/more", "topic/view/"):
         assert schemas.of(name) is None
+
+
+async def test_a_topic_keeps_its_reader_until_its_schema_changes(broker: Broker) -> None:
+    await declare(broker, setting("json", "price:u32"))
+    schemas = TopicSchemas(broker.cluster.definitions, broker.counters.broker)
+    first = schemas.of("topic")
+    reader_of.cache_clear()  # as many other topics' schemas do
+    assert first is not None
+    assert schemas.of("topic") is first
+    await declare(broker, setting("json", "price:u32", "price:u32,stock:8s"))
+    second = schemas.of("topic")
+    assert second is not None
+    assert second is not first
+    assert second.paths == (("price",), ("stock",))
+    await declare(broker, None)
+    assert schemas.of("topic") is None
 
 
 @pytest.mark.parametrize("text", ["prize > 5", "price == abc"])
