@@ -66,10 +66,27 @@ def _built_apart(filters: Sequence[StatelessFilter]) -> Future[Built]:
 
 
 class KeptFilters:
-    """The diagrams of a hub or an exchange, kept while receivers come and go."""
+    """The diagrams of a hub or an exchange, kept while receivers come and go: as long as each of their
+    patterns has a receiver with a filter."""
 
     def __init__(self) -> None:
         self._kept: dict[Patterns, ManyFilters] = {}
+        self._uses: dict[bytes, int] = {}  # by pattern
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def begin(self, pattern: bytes) -> None:
+        """Counts a receiver with a filter."""
+        self._uses[pattern] = self._uses.get(pattern, 0) + 1
+
+    def end(self, pattern: bytes) -> None:
+        """The receiver is gone; with the last one of a pattern go all diagrams of it."""
+        self._uses[pattern] -= 1
+        if self._uses[pattern] == 0:
+            del self._uses[pattern]
+            for key in [key for key in self._kept if pattern in key]:
+                del self._kept[key]
 
     def of(self, patterns: set[bytes], filters: Sequence[Sequence[ContentFilter | None]]) -> Contents:
         """Returns the filters of receivers with these patterns."""

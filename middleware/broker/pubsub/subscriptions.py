@@ -56,6 +56,12 @@ class Subscription:
         self.content = content
         self.ended = False
 
+    @property
+    def pattern(self) -> bytes:
+        """Its filter, marked if it is another host's: those judge what is published here and not what hosts
+        feed."""
+        return (_FOREIGN if self.subscriber.foreign else b"") + self.filter
+
     def wants(self, message: Message, schemas: Schemas) -> bool:
         """Whether a message of its topics passes its filter."""
         if self.content is None:
@@ -162,8 +168,7 @@ class Targets:
         """Evaluates the filters together, by what is kept of earlier ones with the same patterns."""
         if self.filtered:
             parts = [one for target in self.direct for one in target.parts or () if one.content is not None]
-            # Other hosts' filters judge what is published here and not what they feed: sets of their own.
-            patterns = {(_FOREIGN if one.subscriber.foreign else b"") + one.filter for one in parts}
+            patterns = {one.pattern for one in parts}
             self._contents = kept.of(patterns, [target.contents for target in self.direct])
 
     def passing(self, message: Message, schemas: Schemas) -> list[Target]:
@@ -294,6 +299,10 @@ class Routes:
     def add(self, filter: bytes, serial: int, subscription: Subscription) -> Subscription | None:
         """Adds the subscription of a subscriber, or of a shared group. Returns what it replaces."""
         before = self._trie.add(filter, serial, subscription)
+        if subscription.content is not None:
+            self._filters.begin(subscription.pattern)
+        if before is not None and before.content is not None:
+            self._filters.end(before.pattern)
         self.forget(filter)
         return before
 
@@ -301,6 +310,8 @@ class Routes:
         """Removes and returns a subscription."""
         before = self._trie.remove(filter, serial)
         if before is not None:
+            if before.content is not None:
+                self._filters.end(before.pattern)
             self.forget(filter)
         return before
 

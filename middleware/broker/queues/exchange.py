@@ -182,6 +182,7 @@ class Exchange:
 
     def _bind_filtered(self, binding: Binding, content: ContentFilter) -> None:
         self._filters[binding] = self._next, content
+        self._kept.begin(self._pattern(binding))
         self._filtered_by_key.clear()
         if self.type is ExchangeType.TOPIC:
             self._filtered.add(binding.key, self._next, binding)
@@ -206,6 +207,7 @@ class Exchange:
             self.watcher(binding, False)
         if binding in self._filters:
             number, _ = self._filters.pop(binding)
+            self._kept.end(self._pattern(binding))
             self._filtered_by_key.clear()
             self._filtered.remove(key, number)
         elif self.type is ExchangeType.DIRECT:
@@ -245,8 +247,8 @@ class Exchange:
 
     def _filtered_for(self, key: bytes) -> _Filtered:
         """Returns the bindings with a filter whose key fits."""
-        by_key = self.type is ExchangeType.TOPIC or self.type is ExchangeType.DIRECT
-        known = self._filtered_by_key.get(key if by_key else _NO_KEY)
+        place = key if self._judges_by_key else _NO_KEY
+        known = self._filtered_by_key.get(place)
         if known is not None:
             return known
         if self.type is ExchangeType.TOPIC:
@@ -255,12 +257,20 @@ class Exchange:
             found = [binding for binding in self._filters if binding.key == key]
         else:
             found = list(self._filters)
-        patterns = {binding.key if by_key else _NO_KEY for binding in found}
+        patterns = {self._pattern(binding) for binding in found}
         contents = self._kept.of(patterns, [[self._filters[binding][1]] for binding in found])
         if len(self._filtered_by_key) >= _KEYS:
             self._filtered_by_key.clear()
-        made = self._filtered_by_key[key if by_key else _NO_KEY] = _Filtered(found, contents)
+        made = self._filtered_by_key[place] = _Filtered(found, contents)
         return made
+
+    @property
+    def _judges_by_key(self) -> bool:
+        return self.type is ExchangeType.TOPIC or self.type is ExchangeType.DIRECT
+
+    def _pattern(self, binding: Binding) -> bytes:
+        """Returns the pattern of a binding with a filter: bindings whose key says nothing have one."""
+        return binding.key if self._judges_by_key else _NO_KEY
 
     def _tabled(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
         """Returns the destinations of bindings without a filter."""

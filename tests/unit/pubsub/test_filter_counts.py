@@ -127,3 +127,24 @@ def test_what_hosts_feed_and_what_is_published_here_have_filters_of_their_own() 
     for targets in (found.routes.targets(b"t"), found.routes.direct(b"t")):
         assert targets._contents is not None
         assert targets._contents._many.version == 1  # it never became another set
+
+
+def test_diagrams_go_with_the_last_filter_of_a_pattern() -> None:
+    found, clients = hub(), [Client(1), Client(2)]
+    kept = found.routes._filters
+
+    def publish() -> None:
+        message = Message(b"t", b'{"a":9}')
+        found.publish(message, found.routes.targets(b"t"), None)
+
+    for client, pattern in zip(clients, ("t", "+"), strict=True):
+        found.subscribe(subscription(client, pattern, "a > 3"))
+        found.subscribe(subscription(client, pattern, "a > 4"))  # in place of the first
+        publish()
+    assert len(kept) == 2  # of the topics that one or both patterns match
+    found.unsubscribe(clients[1], b"+")
+    publish()
+    assert len(kept) == 1
+    found.subscribe(subscription(clients[0], "t", ""))
+    publish()
+    assert (len(kept), clients[0].got, clients[1].got) == (0, 4, 1)

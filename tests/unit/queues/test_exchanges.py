@@ -430,3 +430,9 @@ def test_many_bindings_with_filters_come_and_go() -> None:
                 assert host.drained(name) == ([b'{"n": %d}' % n] if n > floor and key != "other" else []), (
                     round
                 )
+    exchange = host.vhost.exchanges[b"x"]
+    assert len(exchange._kept) > 0
+    for name, (floor, key) in wanted.items():
+        asked = {"x-treecast-filter": f"n > {floor}"}
+        host.vhost.bindings.unbind(b"x", to(name), key.encode(), asked)
+    assert len(exchange._kept) == 0  # no diagram outlives its filters
