@@ -37,7 +37,7 @@ _FEWEST: Final = 16  # filters that are not split further
 
 # What is built at once, in some milliseconds, while nothing else runs.
 _SMALL: Final = 500  # filters
-_SMALL_TEXT: Final = 40_000  # characters of them together
+_SMALL_TEXT: Final = 16_000  # characters of them together
 _SMALL_STATES: Final = 2_000
 _SMALL_MEMBERS: Final = 50_000
 _WORTH: Final = 64  # evaluations of a filter that take as long as its share of a build
@@ -170,8 +170,8 @@ class Built:
                 for place, bounds in box:
                     ranges[place] += len(bounds) > 2 or bounds[1] - bounds[0] > 1
         order = sorted({place for _, boxes in found for box in boxes for place, _ in box}, key=_by(ranges))
-        filters, boxes = [one for one, _ in found], [boxes for _, boxes in found]
-        return FilterDiagram(filters, boxes, order, self._domains, states, members)
+        filters, forms = [one for one, _ in found], [boxes for _, boxes in found]
+        return FilterDiagram(filters, forms, order, self._domains, states, members)
 
 
 def _by(ranges: Counter[int]) -> Callable[[int], tuple[int, int]]:
