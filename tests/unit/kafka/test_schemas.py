@@ -85,6 +85,16 @@ async def test_a_topic_keeps_its_reader_until_its_schema_changes(broker: Broker)
     assert schemas.of("topic") is None
 
 
+async def test_records_of_damaged_text_are_left_out_and_readers_go_on(client: Any, broker: Broker) -> None:
+    await make(broker)
+    damaged = [Record(b"k", value, (), NOW_MS) for value in (b'{"price":"\xff"}', b'{"price":9,"\xff":1}')]
+    fill(broker, prices(9), build_batch(damaged), prices(8))
+    assert await offsets(client, None, HIGH) == [0, 3]
+    assert await offsets(client, "price > 5") == [0, 3]
+    await declare(broker, setting("json", "price:u32"))
+    assert await offsets(client, "price > 5") == [0, 3]
+
+
 @pytest.mark.parametrize("text", ["prize > 5", "price == abc"])
 async def test_a_reader_whose_filter_does_not_fit_is_refused(client: Any, broker: Broker, text: str) -> None:
     await declare(broker, setting("json", "price:u32"))
