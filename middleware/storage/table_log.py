@@ -99,15 +99,16 @@ class TableLog:
 
     def begin_fold(self) -> tuple[int, list[Change]]:
         """Returns the changes since the last fold, and the number of the last block with them. Later blocks
-        go to a new segment. Call `end_fold` afterwards. Raises STORAGE, and has then done nothing.
+        go to a new segment, or to the last one if that is empty. Call `end_fold` afterwards. Raises STORAGE,
+        and has then done nothing.
         """
         assert not self._old
-        old = list(self._log.segments)
         try:
-            self._log.roll()
+            if self._log.segments[-1].size:
+                self._log.roll()
         except OSError as error:
             raise refused(error, f"write {self._directory}") from error
-        self._old = old
+        self._old = self._log.segments[:-1]
         self.folding, self.recent = self.recent, {}
         return self.number, [Change(table, key, value) for (table, key), value in self.folding.items()]
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -46,6 +47,9 @@ _CHECKPOINT_AT: Final = 1000  # pages written since the last checkpoint, as SQLi
 _CHECKPOINT_ON_LOOP: Final = 16_000  # pages in the write-ahead log, where nobody has called `force` for long
 _PAGE: Final = 4096
 _FOLD_AT: Final = 16 * 1024 * 1024  # bytes of the log of changes
+_FOLD_AGAIN: Final = (
+    60.0  # seconds after a fold that failed: each costs a transaction of all that has changed
+)
 _LOG, _FOLDED = "log", "folded"  # the row with the number of the last block that the database has
 
 _log = Log(__name__)
@@ -55,7 +59,7 @@ class Tables:
     """The tables of one daemon. Raises STORAGE if the disk refuses; no change is then written partially.
 
     `logged`: with a log of changes in front, for tables that change with every request. `fold_at`: its size
-    in bytes from which it is folded.
+    in bytes from which it is folded. `clock`: monotonic seconds.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Tables:
         *,
         logged: bool = False,
         fold_at: int = _FOLD_AT,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
         self._fsync = fsync
@@ -89,6 +94,8 @@ class Tables:
         self._queued: list[tuple[Sequence[Change], asyncio.Future[None]]] = []
         self._drain_task: asyncio.Task[None] | None = None
         self._fold_at = fold_at
+        self._clock = clock
+        self._no_fold_before = 0.0  # by the clock; 0.0 if the last fold succeeded
         self._folder: ThreadPoolExecutor | None = None
         self._fold_job: Future[None] | None = None
         self._log: TableLog | None = None
@@ -282,10 +289,12 @@ class Tables:
         log = self._log
         if log is None or self._fold_job is not None or log.size < self._fold_at:
             return
+        if self._no_fold_before and self._clock() < self._no_fold_before:
+            return
         try:
             number, changes = log.begin_fold()
         except TreecastError as error:
-            _log.error("log of the tables cannot be folded", path=self._path, error=error)
+            self._not_folded(error)
             return
         if self._folder is None:  # not the writer's thread: commits that wait for the disk do not wait for it
             self._folder = ThreadPoolExecutor(1, "tables-fold")
@@ -304,8 +313,13 @@ class Tables:
             return  # closed meanwhile
         self._fold_job = None
         self._log.end_fold(stored=error is None)
+        self._no_fold_before = 0.0
         if error is not None:
-            _log.error("log of the tables cannot be folded", path=self._path, error=error)
+            self._not_folded(error)
+
+    def _not_folded(self, error: BaseException) -> None:
+        self._no_fold_before = self._clock() + _FOLD_AGAIN
+        _log.error("log of the tables cannot be folded", path=self._path, error=error)
 
     def _fold_now(self, log: TableLog) -> None:
         """Folds what the log holds, at once. Raises STORAGE; the log then keeps everything."""
@@ -316,6 +330,8 @@ class Tables:
             stored = True
         except OSError as error:
             raise refused(error, f"write {self._path}") from error
+        except sqlite3.Error as error:
+            raise TreecastError(Fault.STORAGE, f"cannot write {self._path}: {error}") from error
         finally:
             log.end_fold(stored=stored)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,14 +143,26 @@ async def test_a_refusal_changes_nothing(tmp_path: Path, policy: FsyncPolicy) ->
     tables.close()
 
 
-async def test_a_fold_that_the_disk_refuses_is_made_later(tmp_path: Path) -> None:
-    disk = Refusing()
-    tables = opened(tmp_path, disk=disk, fold_at=200)
-    disk.sync_path = lambda path: (_ for _ in ()).throw(OSError(5, "Input/output error"))  # type: ignore
+async def test_a_fold_that_the_disk_refuses_is_made_a_minute_later(tmp_path: Path) -> None:
+    disk, now, folds = Refusing(), [1000.0], []
+    tables = opened(tmp_path, disk=disk, fold_at=200, clock=lambda: now[0])
+
+    def refuse(path: str) -> None:
+        folds.append(now[0])
+        raise OSError(5, "Input/output error")
+
+    disk.sync_path = refuse  # type: ignore[method-assign]
     for number in range(20):
         await tables.commit([Change("a", "x", b"%d" % number)])
         await holds(lambda: tables._fold_job is None)
+    assert folds == [1000.0]
+    now[0] = 1060.0
+    for _ in range(3):
+        await tables.commit([Change("a", "x", b"19")])
+        await holds(lambda: tables._fold_job is None)
+    assert folds == [1000.0, 1060.0]
     assert tables.load("a") == {"x": b"19"}
+    now[0] = 1120.0
     del disk.sync_path
     await tables.commit([Change("a", "y", b"1")])
     await holds(lambda: tables._fold_job is None)
@@ -158,6 +171,42 @@ async def test_a_fold_that_the_disk_refuses_is_made_later(tmp_path: Path) -> Non
     killed(tables)
     tables = opened(tmp_path)
     assert tables.load("a") == {"x": b"19", "y": b"1"}
+    tables.close()
+
+
+def test_folds_that_fail_with_nothing_in_between_begin_one_segment(tmp_path: Path) -> None:
+    disk = Refusing()
+    tables = opened(tmp_path, disk=disk)
+    tables.write([Change("a", "x", b"1")])
+    assert tables._log is not None
+    disk.full = True
+    for _ in range(3):
+        with pytest.raises(TreecastError, match="No space left"):
+            tables._fold_now(tables._log)
+    disk.full = False
+    assert len(list((tmp_path / "t.log").glob("*.journal"))) == 2
+    tables._fold_now(tables._log)
+    tables.write([Change("a", "y", b"2")])
+    killed(tables)
+    assert len(list((tmp_path / "t.log").glob("*.journal"))) == 1
+    tables = opened(tmp_path)
+    assert tables.load("a") == {"x": b"1", "y": b"2"}
+    tables.close()
+
+
+def test_an_end_at_which_sqlite_refuses_leaves_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = opened(tmp_path)
+    tables.write([Change("a", "x", b"1")])
+
+    def refuse() -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(tables, "_checkpoint_if_due", refuse)
+    tables.close()
+    tables = opened(tmp_path)
+    assert tables.load("a") == {"x": b"1"}
     tables.close()
 
 
