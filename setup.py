@@ -71,6 +71,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/partition.py",
     "middleware/broker/followed.py",
     "middleware/storage/block_log.py",
+    "middleware/storage/block_sync.py",
     "middleware/broker/pubsub/message.py",
     "middleware/broker/pubsub/subscriptions.py",
     "middleware/broker/pubsub/shared.py",

@@ -14,21 +14,25 @@ The owner decides which segments are dropped. Their files are removed in that or
 from __future__ import annotations
 
 import os
-import struct
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 
+from .block_sync import (
+    CHUNK,
+    HEAD,
+    Forced,
+    SyncTicket,
+    marker,
+    read_block,
+    segment_numbers,
+    segment_path,
+)
 from .disk import Disk, refused, write_rest
 from .removals import Removals
 
-_HEAD: Final = struct.Struct(">II")
-_SUFFIX: Final = ".journal"
-_FORCED: Final = "forced"
-_DIGITS: Final = 20
-_CHUNK: Final = 4 * 1024 * 1024
+__all__ = ["BlockLog", "BlockSegment", "SyncTicket"]
 
 
 class BlockSegment:
@@ -38,38 +42,6 @@ class BlockSegment:
         self.number = number
         self.size = size
         self.live = 0
-
-
-class SyncTicket:
-    """One sync: created on the loop, run on any thread. `forced`: the last full segment that it covers, 0 if
-    it covers none. `directories`: those with entries that are not on disk yet."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        descriptors: list[int],
-        forced: int = 0,
-        directories: Sequence[str] = (),
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._descriptors = descriptors
-        self._forced = forced
-        self._directories = directories
-
-    def run(self) -> None:
-        """Waits for the disk. Raises OSError if it refuses."""
-        try:
-            for descriptor in self._descriptors:
-                self._disk.sync(descriptor)
-            for directory in self._directories:
-                self._disk.sync_directory(directory)
-            if self._forced:
-                self._disk.write_file(_marker(self._directory), b"%d\n" % self._forced, sync=True)
-        finally:
-            for descriptor in self._descriptors:
-                self._disk.close(descriptor)
 
 
 class BlockLog:
@@ -89,6 +61,7 @@ class BlockLog:
         self._entries: list[str] = []  # directories with entries that are not synced
         self._syncs = syncs
         self._removals = Removals(disk)
+        self._state = Forced()
 
     @classmethod
     def open(
@@ -104,15 +77,11 @@ class BlockLog:
             os.makedirs(directory, exist_ok=True)
             # an earlier process may have left entries that were never forced
             log._entries = [directory, os.path.dirname(directory) or "."]
-            numbers = sorted(
-                int(name[:_DIGITS])
-                for name in os.listdir(directory)
-                if name.endswith(_SUFFIX) and name[:_DIGITS].isdigit()
-            )
+            numbers = segment_numbers(directory)
             if numbers:
                 log._read_all(numbers, take)
             else:
-                disk.write_file(_marker(directory), b"0\n", sync=False)
+                disk.write_file(marker(directory), b"0\n", sync=False)
                 log.roll()
         except OSError as error:
             raise refused(error, f"open {directory}") from error
@@ -120,7 +89,7 @@ class BlockLog:
 
     def _read_all(self, numbers: list[int], take: Callable[[BlockSegment, bytes], None]) -> None:
         """Reads the segments up to the first that is torn, and opens the last of them."""
-        forced = _forced(_marker(self.directory), numbers)
+        forced = _forced(marker(self.directory), numbers)
         for index, number in enumerate(numbers):
             if not self._read(number, number > forced or number == numbers[-1], take):
                 self._remove(numbers[index + 1 :])
@@ -129,6 +98,7 @@ class BlockLog:
             if segment.number > forced and self._syncs:
                 self._full.append(self._disk.open(self._path(segment.number)))
         self._descriptor = self._disk.open(self._path(self.segments[-1].number))
+        self._state.number = min(forced + 1, self.segments[-1].number)
 
     def _remove(self, numbers: list[int]) -> None:
         """Removes the segments after a torn one, the last one first: what is left is then always a log."""
@@ -138,8 +108,13 @@ class BlockLog:
 
     @property
     def rolled(self) -> bool:
-        """Whether there are full segments that are not forced to the disk."""
-        return len(self._full) > 0
+        """Whether there are full segments that are not forced to the disk, or what a failed sync has left."""
+        return len(self._full) > 0 or self._state.failed
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last sync has failed."""
+        return self._state.failed
 
     @property
     def size(self) -> int:
@@ -153,7 +128,7 @@ class BlockLog:
         for piece in body:
             size += len(piece)
             checksum = crc32c(piece, checksum)
-        data = b"".join((_HEAD.pack(size, checksum), *body))
+        data = b"".join((HEAD.pack(size, checksum), *body))
         try:
             written = self._disk.write(self._descriptor, data, segment.size)
             if written < len(data):
@@ -200,22 +175,35 @@ class BlockLog:
 
     def begin_sync(self) -> SyncTicket:
         """Returns a ticket for a sync of everything written so far. Raises OSError."""
-        forced = 0
-        if self._full:
-            forced = self.segments[-1].number - 1
+        full = 0
+        if self.rolled:
+            full = self.segments[-1].number - 1
             if not self._entries:
                 self._entries.append(self.directory)
         ticket = SyncTicket(
-            # A copy of the descriptor: `close` may close the log's own one while the sync runs.
             self._disk,
             self.directory,
+            self._state,
+            self._removals,
+            # A copy of the descriptor: `close` may close the log's own one while the sync runs.
             [*self._full, os.dup(self._descriptor)],
-            forced,
+            self._unforced(),
+            full,
             self._entries,
         )
         self._full.clear()
         self._entries = []
         return ticket
+
+    def _unforced(self) -> list[tuple[int, int]]:
+        """Returns numbers and sizes of the segments that are not known to be on the disk."""
+        found: list[tuple[int, int]] = []
+        for segment in reversed(self.segments):
+            if segment.number < self._state.number:
+                break
+            found.append((segment.number, segment.size))
+        found.reverse()
+        return found
 
     def close(self) -> None:
         for descriptor in self._full:
@@ -227,18 +215,18 @@ class BlockLog:
         self._removals.finish()
 
     def _path(self, number: int) -> str:
-        return f"{self.directory}/{number:0{_DIGITS}}{_SUFFIX}"
+        return segment_path(self.directory, number)
 
     def _read(self, number: int, may_be_torn: bool, take: Callable[[BlockSegment, bytes], None]) -> bool:
         """Reads a segment. Returns whether it is whole; cuts off a torn end."""
         path = self._path(number)
         segment = BlockSegment(number, 0)
         self.segments.append(segment)
-        with open(path, "rb", buffering=_CHUNK) as file:
+        with open(path, "rb", buffering=CHUNK) as file:
             total = os.fstat(file.fileno()).st_size
-            while (block := _read_block(file.read, total - segment.size)) is not None:
+            while (block := read_block(file.read, total - segment.size)) is not None:
                 take(segment, block)
-                segment.size += _HEAD.size + len(block)
+                segment.size += HEAD.size + len(block)
         if segment.size == total:
             return True
         if not may_be_torn:
@@ -257,10 +245,6 @@ class BlockLog:
         self.cut += total - size
 
 
-def _marker(directory: str) -> str:
-    return f"{directory}/{_FORCED}"
-
-
 def _forced(path: str, numbers: list[int]) -> int:
     """Returns the number of the last segment that was forced to the disk as a whole.
 
@@ -274,14 +258,3 @@ def _forced(path: str, numbers: list[int]) -> int:
         return numbers[-1] - 1
     except ValueError:
         return 0
-
-
-def _read_block(read: Callable[[int], bytes], left: int) -> bytes | None:
-    """Returns the next block, or None if the rest is not one. Trusts a size only within the file."""
-    if left < _HEAD.size:
-        return None
-    size, checksum = _HEAD.unpack(read(_HEAD.size))
-    if size > left - _HEAD.size:
-        return None
-    body = read(size)
-    return body if crc32c(body) == checksum else None

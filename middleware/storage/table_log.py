@@ -82,8 +82,16 @@ class TableLog:
         """Bytes on disk."""
         return self._log.size
 
+    @property
+    def failed(self) -> bool:
+        """Whether the last sync has failed."""
+        return self._log.failed
+
     def append(self, changes: Sequence[Change]) -> None:
-        """Writes `changes` as one block. Raises STORAGE if the disk refuses; nothing is then changed."""
+        """Writes `changes` as one block. Raises STORAGE if the disk refuses; nothing is then changed.
+
+        A sync that fails later changes nothing here: the block stays, and so do its changes.
+        """
         number = self.number + 1
         self._log.append(_encode((number, changes)))
         self._note(number, changes)

@@ -58,6 +58,11 @@ _log = Log(__name__)
 class Tables:
     """The tables of one daemon. Raises STORAGE if the disk refuses; no change is then written partially.
 
+    Whether a refused change will be there is unknown to its caller, as after a time-out of the network. If
+    the write itself was refused, nothing is changed. If the sync after it was refused, the change of logged
+    tables stays: it is read here, and the next sync, fold or start makes it last, unless a power loss takes
+    it before. No change is acknowledged while one before it is not on the disk (`block_sync`).
+
     `logged`: with a log of changes in front, for tables that change with every request. `fold_at`: its size
     in bytes from which it is folded. `clock`: monotonic seconds.
     """
@@ -218,7 +223,8 @@ class Tables:
             await loop.run_in_executor(self._thread(), ticket.run)
         except OSError as error:
             raise refused(error, f"write {self._path}") from error
-        self._fold_if_due()
+        finally:
+            self._fold_if_due()
 
     def _thread(self) -> ThreadPoolExecutor:
         if self._writer is None:
@@ -285,9 +291,10 @@ class Tables:
     # --- folding the log into the database
 
     def _fold_if_due(self) -> None:
-        """Begins a fold beside the loop if the log has grown and none is running."""
+        """Begins a fold beside the loop if none is running, and if the log has grown or a sync of it has
+        failed: what the disk has lost of the log may still be in memory."""
         log = self._log
-        if log is None or self._fold_job is not None or log.size < self._fold_at:
+        if log is None or self._fold_job is not None or (log.size < self._fold_at and not log.failed):
             return
         if self._no_fold_before and self._clock() < self._no_fold_before:
             return

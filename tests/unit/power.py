@@ -91,3 +91,66 @@ class Power:
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
+
+
+class ForgetfulDisk(Disk):
+    """A disk behind a kernel that reports a failed write-back once, and takes the pages for clean then: what
+    was written before it is on the disk only if it is written again. Fails the next `failures` syncs.
+
+    Entries of directories and files of others (SQLite's) count as safe.
+    """
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self._dirty: dict[int, list[tuple[int, bytes]]] = {}  # by inode: position, bytes
+        self._safe: dict[int, bytearray] = {}
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        written = super().write(descriptor, data, position)
+        self._dirty.setdefault(os.fstat(descriptor).st_ino, []).append((position, bytes(data[:written])))
+        return written
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        super().truncate(descriptor, size)
+        del self._safe.setdefault(os.fstat(descriptor).st_ino, bytearray())[size:]
+
+    def sync(self, descriptor: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        if inode not in self._dirty:
+            return
+        dirty = self._dirty.pop(inode)
+        if self.failures:
+            self.failures -= 1
+            raise OSError(5, "Input/output error")
+        safe = self._safe.setdefault(inode, bytearray())
+        for position, data in dirty:
+            safe.extend(bytes(max(0, position - len(safe))))
+            safe[position : position + len(data)] = data
+
+    def unlink(self, path: str) -> None:
+        self._forget(path)
+        super().unlink(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._forget(new)
+        super().rename(old, new)
+
+    def _forget(self, path: str) -> None:
+        """Another file may get the inode."""
+        if os.path.exists(path):
+            inode = os.stat(path).st_ino
+            self._dirty.pop(inode, None)
+            self._safe.pop(inode, None)
+
+    def lose(self, root: Path, into: Path) -> Path:
+        """Copies what a power loss leaves of the directory `root` to the new directory `into`."""
+        into.mkdir(parents=True)
+        for path in root.iterdir():
+            inode = path.stat().st_ino
+            if path.is_dir():
+                self.lose(path, into / path.name)
+            elif inode in self._safe or inode in self._dirty:
+                (into / path.name).write_bytes(bytes(self._safe.get(inode, b"")))
+            else:
+                (into / path.name).write_bytes(path.read_bytes())
+        return into

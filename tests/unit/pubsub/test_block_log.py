@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.power import ForgetfulDisk
 
 from treecast.middleware.broker.pubsub import (
     Creditor,
@@ -222,3 +223,78 @@ def test_a_block_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     log.append(b"later")
     log.close()
     assert opened(tmp_path)[1] == [b"fits", b"later"]
+
+
+# --- a sync that fails
+
+
+def left(disk: ForgetfulDisk, path: Path) -> list[bytes]:
+    """The blocks that a power loss leaves."""
+    log, found = opened(disk.lose(path, path.parent / f"left of {path.name}"), syncs=True)
+    log.close()
+    return found
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize("rolls", [(), (0,), (1,), (0, 1, 2)])
+def test_a_sync_after_a_failed_one_covers_what_that_one_left(
+    tmp_path: Path, failures: int, rolls: tuple[int, ...]
+) -> None:
+    """The kernel no longer has it as unwritten."""
+    disk = ForgetfulDisk()
+    log, _ = opened(tmp_path / "log", disk, syncs=True)
+    log.append(b"safe")
+    log.begin_sync().run()
+    disk.failures = failures
+    refused = 0
+    for number in range(4):
+        log.append(b"block %d" % number)
+        if number in rolls:
+            log.roll()
+        try:
+            log.begin_sync().run()
+        except OSError:
+            refused += 1
+            assert log.failed
+            assert log.rolled  # somebody is to ask again, under every policy
+    assert refused
+    assert not log.failed
+    assert left(disk, tmp_path / "log") == [b"safe", *(b"block %d" % number for number in range(4))]
+    log.close()
+
+
+def test_a_sync_is_refused_while_what_a_failed_one_left_cannot_be_read_back(tmp_path: Path) -> None:
+    disk = ForgetfulDisk()
+    log, _ = opened(tmp_path / "log", disk, syncs=True)
+    log.append(b"safe")
+    log.begin_sync().run()
+    log.append(b"lost")
+    disk.failures = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        log.begin_sync().run()
+    damage(tmp_path / "log", 0)  # the file system has dropped the page
+    log.append(b"later")
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk has lost what"):
+            log.begin_sync().run()
+    log.roll()
+    log.append(b"all anew")
+    log.drop_first()  # its owner has all of it elsewhere
+    log.begin_sync().run()
+    assert left(disk, tmp_path / "log") == [b"all anew"]
+    log.close()
+
+
+def test_a_sync_that_began_before_another_failed_covers_what_that_one_left(tmp_path: Path) -> None:
+    disk = ForgetfulDisk()
+    log, _ = opened(tmp_path / "log", disk, syncs=True)
+    log.append(b"first")
+    first = log.begin_sync()
+    log.append(b"second")
+    second = log.begin_sync()
+    disk.failures = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        first.run()
+    second.run()
+    assert left(disk, tmp_path / "log") == [b"first", b"second"]
+    log.close()

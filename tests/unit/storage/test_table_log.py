@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.loops import holds
-from tests.unit.power import Power
+from tests.unit.power import ForgetfulDisk, Power
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.disk import Disk, make_directory
@@ -207,6 +207,57 @@ def test_an_end_at_which_sqlite_refuses_leaves_the_log(
     tables.close()
     tables = opened(tmp_path)
     assert tables.load("a") == {"x": b"1"}
+    tables.close()
+
+
+# --- a sync that fails
+
+
+def after_failure(disk: ForgetfulDisk, folder: Path, policy: FsyncPolicy) -> dict[str, bytes]:
+    again = opened(disk.lose(folder / "data", folder / "left"), policy)
+    found = again.load("a")
+    again.close()
+    return found
+
+
+def test_a_write_after_a_refused_one_is_acknowledged_only_if_power_takes_neither(tmp_path: Path) -> None:
+    make_directory(str(tmp_path / "data"))
+    disk = ForgetfulDisk()
+    tables = opened(tmp_path / "data", FsyncPolicy.BATCH, disk=disk)
+    tables.write([Change("a", "x", b"1")])
+    disk.failures = 1
+    with pytest.raises(TreecastError, match="Input/output error") as refused:
+        tables.write([Change("a", "y", b"2")])
+    assert refused.value.fault is Fault.STORAGE
+    tables.write([Change("a", "z", b"3")])
+    assert tables.load("a") == {"x": b"1", "y": b"2", "z": b"3"}
+    assert after_failure(disk, tmp_path, FsyncPolicy.BATCH) == tables.load("a")
+    tables.close()
+
+
+@pytest.mark.parametrize("policy", [FsyncPolicy.BATCH, FsyncPolicy.INTERVAL])
+async def test_what_the_disk_has_lost_of_the_log_is_folded_from_memory(
+    tmp_path: Path, policy: FsyncPolicy
+) -> None:
+    make_directory(str(tmp_path / "data"))
+    disk = ForgetfulDisk()
+    tables = opened(tmp_path / "data", policy, disk=disk)
+    tables.write([Change("a", "x", b"1")])
+    disk.failures = 1
+    if policy is FsyncPolicy.BATCH:
+        with pytest.raises(TreecastError, match="Input/output error"):
+            await tables.commit([Change("a", "y", b"2")])
+    else:
+        tables.force()
+        await holds(lambda: tables._forcing is None)
+        await tables.commit([Change("a", "y", b"2")])
+    for segment in (tmp_path / "data" / "t.log").glob("*.journal"):
+        segment.write_bytes(bytes(segment.stat().st_size))
+    await holds(lambda: tables._fold_job is None)
+    await tables.commit([Change("a", "z", b"3")])
+    tables.force()
+    await holds(lambda: tables._forcing is None)
+    assert after_failure(disk, tmp_path, policy) == {"x": b"1", "y": b"2", "z": b"3"}
     tables.close()
 
 
