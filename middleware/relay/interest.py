@@ -316,6 +316,11 @@ class Interest:
         """Returns the patterns that `host` last announced, without filters."""
         return {pattern for pattern in self.told_by(host) if narrowed(pattern) is None}
 
+    def wants(self, host: int, pattern: Pattern) -> bool:
+        """Whether `host` has announced the pattern."""
+        neighbour = self._neighbours.get(host)
+        return neighbour is not None and pattern in neighbour.patterns
+
     def told_by(self, host: int) -> set[Pattern]:
         """Returns all that `host` last announced."""
         neighbour = self._neighbours.get(host)

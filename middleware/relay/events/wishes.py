@@ -103,8 +103,9 @@ class Wishes:
             self._apply(remote, pattern, True)
         for pattern in less:
             self._apply(remote, pattern, False)
-        for pattern in narrower.difference(more, less).intersection(self._interest.of(host)):
-            self._apply(remote, pattern, True)
+        for pattern in narrower.difference(more, less):
+            if self._interest.wants(host, pattern):
+                self._apply(remote, pattern, True)
         if self.on_others is not None:
             self.on_others()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import pytest
 from tests.unit.events.world import Client, TestHost, World, until
 
 from treecast.middleware.broker.filtering import content_filter
@@ -70,6 +71,30 @@ async def test_a_host_with_a_subscription_that_wants_all_gets_all(world: World) 
     await some.subscribe()
     publish(a, numbers(90, 100))
     assert a.counters.messages_sent - sent == 3
+
+
+async def test_a_change_of_interest_does_not_copy_all_that_the_host_wants(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = await world.start(1, 2)
+    some, every = b.client(), b.client()
+    copies: list[int] = []
+    monkeypatch.setattr(a.interest, "told_by", copies.append)
+    monkeypatch.setattr(a.interest, "of", copies.append)
+    await every.subscribe("u")
+    await subscribe(some, "t", "n > 7")
+    publish(a, numbers(0, 10))
+    await until(lambda: some.payloads == numbers(8, 10))
+    await every.subscribe("t")
+    publish(a, numbers(0, 10))
+    await until(lambda: every.payloads == numbers(0, 10))
+    every.unsubscribe("t")
+    await some.subscribe()
+    sent = a.counters.messages_sent
+    publish(a, numbers(0, 10))
+    await until(ended(some, a))
+    assert a.counters.messages_sent - sent == 3
+    assert copies == []
 
 
 async def test_retained_messages_go_to_all_hosts(world: World) -> None:
