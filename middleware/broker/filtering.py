@@ -36,8 +36,9 @@ from treecast.middleware.wire.record_batch import (
 from .schemas import TopicSchemas
 from .values import PartitionRead
 
-_EXAMINED = 500  # records examined before the loop gets its turn
-KEPT_BYTES = 32 * 2**20  # of the batches of all views of a host
+_EXAMINED = 500  # records examined before the loop gets its turn; a batch that is known counts as one
+KEPT_BYTES = 32 * 2**20  # of the batches of all views of a host, with what keeping them takes
+_KEEPING = 500  # bytes that keeping a batch takes beside its own
 BatchKey = tuple[str, int, int, int, str, SchemaReader | None]
 """(topic, partition, base offset, checksum, filter, schema)"""
 LONGEST_OF_SUBSCRIPTION = 4096  # characters: each message of the topics is evaluated, and each is kept
@@ -90,12 +91,14 @@ class KeptBatches:
         return found
 
     def put(self, key: BatchKey, batch: bytes) -> None:
-        before = self._kept.pop(key, b"")
+        before = self._kept.pop(key, None)
+        if before is not None:
+            self._room += len(before) + _KEEPING
         self._kept[key] = batch
-        self._room += len(before) - len(batch)
+        self._room -= len(batch) + _KEEPING
         while self._room < 0:
             _, oldest = self._kept.popitem(last=False)
-            self._room += len(oldest)
+            self._room += len(oldest) + _KEEPING
 
 
 class FilteredReads:
@@ -128,6 +131,7 @@ class FilteredReads:
                 key = (topic, partition, header.base_offset, header.crc, self._text, passes.schema)
                 known = None if self._kept is None else self._kept.get(key)
                 if known is not None:
+                    looked_at += 1
                     batch = self._known(header, known)
                 else:
                     looked_at += header.count
