@@ -6,6 +6,7 @@ else is left to the handlers in `offsets` and `groups`, which answer the same re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from treecast.middleware.broker import Cluster, CommittedOffset, GroupsAtOnce, MemberIdentity, PartitionErrors
@@ -44,7 +45,7 @@ def commit(
     if request is None:
         return None
     here = cluster.groups_at_once(request.group_id)
-    if here is None or not _may(granted, request.group_id):
+    if here is None or not _would(granted, request.group_id):
         return None
     offsets = _offsets(cluster, granted, request)
     if offsets is None:
@@ -55,16 +56,22 @@ def commit(
         here.commit(request.group_id, member, offsets, pending.answered)
     except TreecastError as error:
         pending.answered({}, error)
+    _note(granted, request.group_id, request.topics)
     return pending if pending.answer is None else pending.answer
 
 
-def _may(granted: Granted | None, group_id: str) -> bool:
-    """Whether the client may read as the group, without a note in the trail if not: the handler makes it."""
+def _would(granted: Granted | None, group_id: str) -> bool:
+    """Whether the client might read as the group, without a note in the trail: the handler may make it."""
+    return granted is None or granted.would(Operation.READ, ResourceKind.GROUP, group_id)
+
+
+def _note(granted: Granted | None, group_id: str, topics: Sequence[str]) -> None:
+    """Notes the rights that a request has used which is served here: once for each, as its handler does."""
     if granted is None:
-        return True
-    if not granted.would(Operation.READ, ResourceKind.GROUP, group_id):
-        return False
-    return granted.may(Operation.READ, ResourceKind.GROUP, group_id)
+        return
+    granted.may(Operation.READ, ResourceKind.GROUP, group_id)
+    for topic in topics:
+        granted.may(Operation.READ, ResourceKind.TOPIC, topic)
 
 
 def _offsets(
@@ -92,9 +99,6 @@ def _offsets(
                 request.offsets[place], request.leader_epochs[place], request.metadata[place]
             )
         first += count
-    if granted is not None:
-        for topic in request.topics:
-            granted.may(Operation.READ, ResourceKind.TOPIC, topic)  # noted once for each, as by the handler
     return offsets
 
 
@@ -146,13 +150,14 @@ def heartbeat(
     if request is None:
         return None
     here = cluster.groups_at_once(request.group_id)
-    if here is None or not _may(granted, request.group_id):
+    if here is None or not _would(granted, request.group_id):
         return None
     member = MemberIdentity(request.member_id, request.instance_id, request.generation)
     code = _beat(here, request.group_id, member, header.api_version)
-    return (
-        None if code is None else [encode_heartbeat_answer(header.correlation_id, header.api_version, code)]
-    )
+    if code is None:
+        return None
+    _note(granted, request.group_id, ())
+    return [encode_heartbeat_answer(header.correlation_id, header.api_version, code)]
 
 
 def _beat(here: GroupsAtOnce, group_id: str, member: MemberIdentity, version: int) -> int | None:

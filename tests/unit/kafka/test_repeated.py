@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.unit.kafka.test_groups import joined
 
+from treecast.middleware.broker.access import AllowAll, Granted, Trail
 from treecast.middleware.broker.local import LocalCluster
+from treecast.middleware.model.principal import Principal
 from treecast.shims.kafka import errors
 from treecast.shims.kafka import versions as v
 from treecast.shims.kafka.codec import decode_request_header
@@ -101,6 +103,25 @@ async def test_heartbeats_are_answered_as_the_handler_answers_them(client: Any, 
         hot, handler = await both(client, "Heartbeat", version, **fields)
         assert hot is not None
         assert hot == handler
+
+
+async def test_rights_are_noted_once_by_who_serves_the_request(client: Any) -> None:
+    dispatcher, trail = client.connection._dispatcher, Trail()
+    granted = Granted(AllowAll(), Principal("alice"), trail, "kafka")
+
+    async def noted(api: str, **fields: Any) -> dict[str, int] | None:
+        """Returns the noted uses; None if the request is left to the handler, with nothing noted."""
+        frame = memoryview(bytearray(client.request(api, 2, group_id="g", **fields))[4:])
+        hot = await answered(dispatcher._repeated(decode_request_header(frame), frame, granted))
+        found = {row.resource: row.count for row in trail.take()}
+        assert hot is not None or not found
+        return found if hot is not None else None
+
+    assert await noted("OffsetCommit", member_id="", topics=topics(part(0), part(99))) is None
+    assert await noted("OffsetCommit", member_id="", topics=topics(part(0), name="unknown")) is None
+    once = {"group g": 1, "topic topic": 1}
+    assert await noted("OffsetCommit", member_id="", topics=topics(part(0), part(1))) == once
+    assert await noted("Heartbeat", member_id="stranger", generation_id=1) == {"group g": 1}
 
 
 async def test_commits_of_a_turn_are_one_write_and_no_task_each(client: Any, broker: Any) -> None:
