@@ -6,7 +6,8 @@
 
 A block is written with one call and is either whole or absent: opening cuts off a torn end left by a crash.
 After a power loss a segment may be torn that others follow, if it was not forced yet: the log ends there, and
-what follows is removed. A torn segment that `forced` covers is damaged, and refused.
+what follows is removed. So it is if a segment that was not forced has lost whole blocks, where the owner's
+blocks tell (`Gap`). A torn segment that `forced` covers is damaged, and refused.
 
 The owner decides which segments are dropped. Their files are removed in that order, beside the loop.
 """
@@ -32,7 +33,16 @@ from .block_sync import (
 from .disk import Disk, refused, write_rest
 from .removals import Removals
 
-__all__ = ["BlockLog", "BlockSegment", "SyncTicket"]
+__all__ = ["BlockLog", "BlockSegment", "Gap", "SyncTicket"]
+
+
+class Gap(Exception):
+    """A block does not follow the one before it. Raised by owners whose blocks have numbers, with the error
+    for a log that a power loss cannot have left so."""
+
+    def __init__(self, error: TreecastError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class BlockSegment:
@@ -70,7 +80,8 @@ class BlockLog:
         """Opens or creates the log and passes each block to `take` in order. Raises STORAGE if the disk
         refuses.
 
-        Also refuses a log whose broken block cannot be a torn end, because its segment was forced to disk.
+        Also refuses a log whose broken block, or gap (`take` raises `Gap`), cannot be a torn end, because its
+        segment was forced to disk.
         """
         log = cls(directory, disk, syncs)
         try:
@@ -91,7 +102,15 @@ class BlockLog:
         """Reads the segments up to the first that is torn, and opens the last of them."""
         forced = _forced(marker(self.directory), numbers)
         for index, number in enumerate(numbers):
-            if not self._read(number, number > forced or number == numbers[-1], take):
+            try:
+                whole = self._read(number, number > forced or number == numbers[-1], take)
+            except Gap as gap:
+                # at a segment's begin, what a power loss has left of the segment before may end with a block
+                if index == 0 or numbers[index - 1] <= forced or self.segments[-1].size:
+                    raise gap.error from gap
+                self._cut(self._path(number), 0, os.path.getsize(self._path(number)))
+                whole = False
+            if not whole:
                 self._remove(numbers[index + 1 :])
                 break
         for segment in self.segments[:-1]:

@@ -5,7 +5,8 @@
 Numbers rise by one from block to block. The database holds the number of the last block whose changes it has
 (`folded`). Replaying a block again changes nothing, and blocks up to `folded` are skipped: a log that comes
 back old, or twice, takes nothing back. A log that begins later than the database ends has a gap, and is
-refused: one of the two comes from another copy.
+refused: one of the two comes from another copy. A gap behind a segment that was not forced to the disk is
+the work of a power loss, and ends the log.
 
 `recent` holds the last value of each key since the last fold. A fold hands these to the database; only then
 the segments that they came from are dropped.
@@ -19,7 +20,7 @@ import msgspec
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .block_log import BlockLog, BlockSegment, SyncTicket
+from .block_log import BlockLog, BlockSegment, Gap, SyncTicket
 from .disk import Disk, refused
 
 
@@ -63,12 +64,13 @@ class TableLog:
         if number <= self.number:
             return
         if number != self.number + 1:
-            raise TreecastError(
+            error = TreecastError(
                 Fault.STORAGE,
                 f"{self._directory} begins with change {number}, but the tables end with change"
                 f" {self.number}: restore both from one copy, or remove the folder to continue with the"
                 " tables alone",
             )
+            raise Gap(error)
         self._note(number, changes)
 
     def _note(self, number: int, changes: Sequence[Change]) -> None:

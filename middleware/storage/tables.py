@@ -47,9 +47,7 @@ _CHECKPOINT_AT: Final = 1000  # pages written since the last checkpoint, as SQLi
 _CHECKPOINT_ON_LOOP: Final = 16_000  # pages in the write-ahead log, where nobody has called `force` for long
 _PAGE: Final = 4096
 _FOLD_AT: Final = 16 * 1024 * 1024  # bytes of the log of changes
-_FOLD_AGAIN: Final = (
-    60.0  # seconds after a fold that failed: each costs a transaction of all that has changed
-)
+_FOLD_AGAIN: Final = 60.0  # seconds after one that failed: each costs a transaction of all that has changed
 _LOG, _FOLDED = "log", "folded"  # the row with the number of the last block that the database has
 
 _log = Log(__name__)

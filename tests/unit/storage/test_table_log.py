@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -393,6 +394,47 @@ async def test_a_fold_is_on_disk_before_its_blocks_are_dropped(
     assert len(left) >= 15
     assert left == {str(number): b"x" * 20 for number in range(len(left))}
     tables.close()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_power_loss_that_takes_whole_blocks_at_the_end_of_a_segment_ends_the_log(
+    tmp_path: Path, left: int
+) -> None:
+    tables = opened(tmp_path)
+    assert tables._log is not None
+    sizes = [0]
+    for key in "xy":
+        tables.write([Change("a", key, b"1")])
+        sizes.append(tables._log.size)
+    tables._log.begin_fold()  # rolls; the database has nothing yet
+    tables.write([Change("a", "z", b"1")])
+    killed(tables)
+    first, _ = sorted((tmp_path / "t.log").glob("*.journal"))
+    os.truncate(first, sizes[left])
+    tables = opened(tmp_path)
+    expected = {"x": b"1"} if left else {}
+    assert tables.load("a") == expected
+    tables.write([Change("a", "later", b"2")])
+    killed(tables)
+    tables = opened(tmp_path)
+    assert tables.load("a") == expected | {"later": b"2"}
+    tables.close()
+
+
+def test_a_gap_behind_a_segment_that_was_forced_is_refused(tmp_path: Path) -> None:
+    tables = opened(tmp_path, FsyncPolicy.INTERVAL)
+    assert tables._log is not None
+    tables.write([Change("a", "x", b"1")])
+    one = tables._log.size
+    tables.write([Change("a", "y", b"1")])
+    tables._log.begin_fold()
+    tables.write([Change("a", "z", b"1")])
+    tables._log.begin_sync().run()
+    killed(tables)
+    os.truncate(min((tmp_path / "t.log").glob("*.journal")), one)
+    with pytest.raises(TreecastError, match="restore both from one copy") as refused:
+        opened(tmp_path, FsyncPolicy.INTERVAL)
+    assert refused.value.fault is Fault.STORAGE
 
 
 # --- against a dictionary
