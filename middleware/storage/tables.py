@@ -90,6 +90,7 @@ class Tables:
         )
         self._unforced = True  # an earlier process may have left what is not on disk
         self._entry_forced = False  # the write-ahead log's own entry in its directory
+        self._torn = False  # a sync of the write-ahead log has failed
         self._pages = 0  # written since the last checkpoint, about
         self._forcing: asyncio.Future[None] | None = None
         self._checkpoints: sqlite3.Connection | None = None
@@ -268,23 +269,37 @@ class Tables:
         self._checkpoint_if_due()
 
     def _force_database(self) -> None:
+        if self._torn:
+            self._empty_log()
         # SQLite locks the database file and the -shm file; closing another descriptor of the log is safe
-        self._disk.sync_path(f"{self._path}-wal")
+        try:
+            self._disk.sync_path(f"{self._path}-wal")
+        except OSError:
+            self._torn = True
+            raise
         if not self._entry_forced:
             self._disk.sync_directory(os.path.dirname(self._path) or ".")
             self._entry_forced = True
+
+    def _empty_log(self) -> None:
+        """Moves all of the write-ahead log into the database and begins it anew. The kernel takes what a
+        failed sync left for clean: SQLite would end at it after a power loss, whatever follows."""
+        ((busy, _, _),) = self._checkpoint("TRUNCATE")
+        if busy:
+            raise sqlite3.OperationalError("the write-ahead log is in use")
+        self._torn = False
 
     def _checkpoint_if_due(self) -> None:
         if self._pages >= _CHECKPOINT_AT:
             self._pages = 0
             self._checkpoint()
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, mode: str = "PASSIVE") -> list[tuple[int, int, int]]:
         """Moves the write-ahead log into the database and forces both, on a connection of its own: that of
-        the loop would be locked meanwhile."""
+        the loop would be locked meanwhile. Returns SQLite's row: busy?, pages in the log, pages moved."""
         if self._checkpoints is None:
             self._checkpoints = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._checkpoints.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return self._checkpoints.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     # --- folding the log into the database
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,39 @@ async def test_a_disk_that_refuses_is_asked_again(tmp_path: Path, power: Power) 
     del tables._disk.sync_path
     await forced(tables)
     assert after_loss(power, tmp_path, FsyncPolicy.INTERVAL) == {"x": b"1"}
+    tables.close()
+
+
+@pytest.mark.parametrize("logged", [True, False])
+async def test_what_a_failed_sync_of_the_write_ahead_log_left_is_in_the_database_before_one_succeeds(
+    tmp_path: Path, logged: bool
+) -> None:
+    """The kernel no longer has it as unwritten: what follows in that log is lost with it."""
+    (tmp_path / "data").mkdir()
+    tables = Tables(tmp_path / "data" / "t.sqlite", FsyncPolicy.INTERVAL, logged=logged)
+
+    def refuse(path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def made_last() -> None:
+        if not logged:
+            await forced(tables)
+            return
+        assert tables._log is not None
+        with suppress(TreecastError):
+            tables._fold_now(tables._log)
+
+    tables.write([Change("a", "x", b"1")])
+    tables._disk.sync_path = refuse  # type: ignore[method-assign]
+    await made_last()
+    del tables._disk.sync_path
+    tables.write([Change("a", "y", b"2")])
+    await made_last()
+    (tmp_path / "left").mkdir()
+    shutil.copy(tmp_path / "data" / "t.sqlite", tmp_path / "left")
+    left = Tables(tmp_path / "left" / "t.sqlite", FsyncPolicy.INTERVAL)
+    assert left.load("a")["x"] == b"1"
+    left.close()
     tables.close()
 
 
