@@ -64,13 +64,13 @@ class TableLog:
         if number <= self.number:
             return
         if number != self.number + 1:
-            error = TreecastError(
+            unlike = TreecastError(
                 Fault.STORAGE,
                 f"{self._directory} begins with change {number}, but the tables end with change"
                 f" {self.number}: restore both from one copy, or remove the folder to continue with the"
                 " tables alone",
             )
-            raise Gap(error)
+            raise Gap(unlike)
         self._note(number, changes)
 
     def _note(self, number: int, changes: Sequence[Change]) -> None:
