@@ -1,4 +1,4 @@
-"""Syncs of a block log. What a failed sync has left is made good before a later sync counts.
+"""Syncs of a block log: they make good what a failed one has left.
 
 The kernel reports a failed write-back once and then takes the pages for clean: the next fdatasync succeeds
 although blocks before it are not on the disk, and a power loss would cut the log there. After a failure the
@@ -30,9 +30,9 @@ _FORCED: Final = "forced"
 
 
 class Forced:
-    """What of one log is on the disk: all before byte `position` of segment `number`. Shared by its tickets.
+    """The part of one log that is on the disk: all before byte `position` of segment `number`.
 
-    `failed`: a sync has failed since. `directories`: those with entries that it left.
+    The log's tickets share it. `failed`: a sync has failed since. `directories`: those with entries it left.
     """
 
     def __init__(self) -> None:

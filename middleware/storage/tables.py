@@ -282,7 +282,7 @@ class Tables:
             self._entry_forced = True
 
     def _empty_log(self) -> None:
-        """Moves all of the write-ahead log into the database and begins it anew. The kernel takes what a
+        """Moves all of the write-ahead log into the database, and empties it. The kernel takes what a
         failed sync left for clean: SQLite would end at it after a power loss, whatever follows."""
         ((busy, _, _),) = self._checkpoint("TRUNCATE")
         if busy:

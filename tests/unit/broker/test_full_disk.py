@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import pytest
@@ -16,16 +17,16 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class FullDisk:
-    """Refuses every write to the logs while `full`."""
+    """Refuses every write to the logs while `full`, but none to the tables: what they decide is stored."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
         write = Disk.write
 
-        def refusing(disk: Disk, *args: Any) -> int:
-            if self.full:
+        def refusing(disk: Disk, descriptor: int, *args: Any) -> int:
+            if self.full and "/logs/" in os.readlink(f"/proc/self/fd/{descriptor}"):
                 raise OSError(errno.ENOSPC, "No space left on device")
-            return write(disk, *args)
+            return write(disk, descriptor, *args)
 
         monkeypatch.setattr(Disk, "write", refusing)
 

@@ -278,10 +278,10 @@ def test_a_sync_is_refused_while_what_a_failed_one_left_cannot_be_read_back(tmp_
         with pytest.raises(OSError, match="the disk has lost what"):
             log.begin_sync().run()
     log.roll()
-    log.append(b"all anew")
+    log.append(b"all again")
     log.drop_first()  # its owner has all of it elsewhere
     log.begin_sync().run()
-    assert left(disk, tmp_path / "log") == [b"all anew"]
+    assert left(disk, tmp_path / "log") == [b"all again"]
     log.close()
 
 
