@@ -1,8 +1,9 @@
 """Telemetry of a joined host: what it has sent to other hosts, by intervals, in a topic `_treecast.*`.
 
 `Reporter` makes an interval's record from counts of carriers and accounts of streams, and does no I/O.
-`Telemetry` appends the records. What cannot be appended waits, a bounded number of intervals; a reader sees
-by the missing numbers what was lost, and by a number that it has had already what was repeated.
+`Telemetry` appends the records. What cannot be appended waits, a bounded number of intervals; what the topic
+refuses for its size is dropped. A reader sees by the missing numbers what was lost, and by a number that it
+has had already what was repeated.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ class Telemetry:
     """Writes a record per interval (`seconds`), from `start` to `close`.
 
     `leads`: whether this host leads a partition of the topic. It prefers these: nothing then crosses the
-    network, and no other host has to be up.
+    network, and no other host has to be up. `too_large`: records that the topic has refused for their size.
     """
 
     def __init__(
@@ -288,6 +289,7 @@ class Telemetry:
         self._waiting: deque[Record] = deque(maxlen=WAITING)
         self._task: asyncio.Task[None] | None = None
         self._failing = False
+        self.too_large = 0
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="telemetry")
@@ -312,7 +314,7 @@ class Telemetry:
         try:
             async with asyncio.timeout(seconds):
                 while self._waiting:
-                    await self._append(self._waiting[0])
+                    await self._append_or_drop(self._waiting[0])
                     self._waiting.popleft()
         except (TreecastError, TimeoutError) as error:
             self._tell(str(error) or "the leader does not answer")
@@ -320,6 +322,19 @@ class Telemetry:
             _log.exception("telemetry failed")
         else:
             self._tell("")
+
+    async def _append_or_drop(self, record: Record) -> None:
+        try:
+            await self._append(record)
+        except TreecastError as error:
+            if error.fault is not Fault.BATCH_TOO_LARGE:
+                raise
+            # It would be refused for ever, and those behind it would wait.
+            self.too_large += 1
+            size = len(record.value or b"")
+            _log.warning(
+                "telemetry dropped an interval", reason=str(error), size=size, dropped=self.too_large
+            )
 
     async def _append(self, record: Record) -> None:
         topic = self._cluster.definitions.topics().get(topics.SENDS)

@@ -9,6 +9,8 @@
 All filters that a topic's subscriptions have on this host count together: a message that passes one of them
 is wanted here, and one that passes none would not have had to come. Who filters at the origin by all of them
 (`or`) saves just these.
+
+Texts are bounded as well as counts: what is listed has to fit into one record, and clients choose the texts.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from msgspec import Struct
 
 FILTERS: Final = 256  # sets of filters listed per interval and origin
 CHANGES: Final = 256  # changes of subscriptions listed per interval
+TEXT: Final = 1024  # bytes of a pattern or filter that is listed
+TEXTS: Final = 128 << 10  # bytes of all that are listed per interval, of filters and of changes each
 _WISHES: Final = 32  # filters of one set that are listed
 _TIMED: Final = 16  # of so many messages one is timed, and counts for all
 _LEAST_SHARE: Final = 30  # halvings
@@ -28,21 +32,25 @@ _LEAST_SHARE: Final = 30  # halvings
 
 class Wishes(Struct, frozen=True):
     """The filtered subscriptions of a topic on this host. `listed`: (pattern, filter), each once, in order;
-    of more than 32 none, so that no text stands for others. `count`: all. `open`: somebody here wants all
-    messages of the topic.
+    of more than 32 none, nor if one text is longer than 1 KiB, so that no text stands for others. `count`:
+    all. `open`: somebody here wants all messages of the topic. `size`: bytes of what is listed.
     """
 
     listed: tuple[tuple[str, str], ...] = ()
     count: int = 0
     open: bool = False
     place: int = 0  # chooses samples: equal on all hosts
+    size: int = 0
 
 
 def wishes_of(found: set[tuple[str, str]], open: bool) -> Wishes:
     """Returns the wishes of some (pattern, filter)."""
     ordered = tuple(sorted(found))
-    place = zlib.crc32("\0".join([part for one in ordered for part in one]).encode())
-    return Wishes(ordered if len(ordered) <= _WISHES else (), len(ordered), open, place)
+    texts = [part.encode() for one in ordered for part in one]
+    place = zlib.crc32(b"\0".join(texts))
+    if len(ordered) > _WISHES or max(map(len, texts), default=0) > TEXT:
+        return Wishes((), len(ordered), open, place)
+    return Wishes(ordered, len(ordered), open, place, sum(map(len, texts)))
 
 
 class FilterCount(Struct):
@@ -65,11 +73,15 @@ class FiltersTaken(Struct, frozen=True):
 
 
 class FilterTally:
-    """The present interval of one host. `clock`: nanoseconds that only grow. `most`: limit of sets."""
+    """The present interval of one host. `clock`: nanoseconds that only grow. `most`: limit of sets. `room`:
+    limit of bytes of their texts.
+    """
 
-    def __init__(self, clock: Callable[[], int], most: int = FILTERS) -> None:
+    def __init__(self, clock: Callable[[], int], most: int = FILTERS, room: int = TEXTS) -> None:
         self._clock = clock
         self._most = most
+        self._room = room
+        self._size = 0  # bytes of the listed texts
         self._count = 0
         self._halvings = 0
         self._counts: dict[tuple[int, Wishes], FilterCount] = {}
@@ -88,6 +100,7 @@ class FilterTally:
         found = self._counts.get((origin, wishes))
         if found is None:
             found = self._counts[origin, wishes] = FilterCount()
+            self._size += wishes.size
         found.messages += 1
         found.size += size
         if passed:
@@ -95,9 +108,13 @@ class FilterTally:
             found.passed_size += size
         if began:
             found.nanoseconds += _TIMED * (self._clock() - began)
-        while len(self._counts) > self._most and self._halvings < _LEAST_SHARE:
+        while self._is_full() and self._halvings < _LEAST_SHARE:
             self._halvings += 1
             self._counts = {key: one for key, one in self._counts.items() if self._is_kept(key[1])}
+            self._size = sum([wishes.size for _, wishes in self._counts])
+
+    def _is_full(self) -> bool:
+        return len(self._counts) > self._most or self._size > self._room
 
     def _is_kept(self, wishes: Wishes) -> bool:
         return not wishes.place >> 1 & (1 << self._halvings) - 1
@@ -107,7 +124,7 @@ class FilterTally:
         ordered = sorted(self._counts.items(), key=lambda item: (item[0][0], item[0][1].listed))
         counts = tuple([(origin, wishes, count) for (origin, wishes), count in ordered])
         taken = FiltersTaken(0.5**self._halvings, counts)
-        self._counts, self._halvings = {}, 0
+        self._counts, self._halvings, self._size = {}, 0, 0
         return taken
 
 
@@ -121,22 +138,27 @@ class Change(Struct, frozen=True, order=True):
 
 
 class ChangesTaken(Struct, frozen=True):
-    """Changes in the order in which they happened. `left_out`: those beyond the bound."""
+    """Changes in the order in which they happened. `left_out`: those beyond the bounds."""
 
     listed: tuple[Change, ...] = ()
     left_out: int = 0
 
 
 class ChangeTally:
-    """Changes of clients' subscriptions in the present interval. `most`: limit of listed ones."""
+    """Changes of clients' subscriptions in the present interval. `most`: limit of listed ones. `room`: limit
+    of bytes of their texts.
+    """
 
-    def __init__(self, most: int = CHANGES) -> None:
+    def __init__(self, most: int = CHANGES, room: int = TEXTS) -> None:
         self._most = most
+        self._room = self._left = room
         self._changes: list[Change] = []
         self._left_out = 0
 
     def add(self, client: str, begun: bool, pattern: str, filter: str) -> None:
-        if len(self._changes) < self._most:
+        texts = len(pattern.encode()), len(filter.encode())
+        if len(self._changes) < self._most and max(texts) <= TEXT and sum(texts) <= self._left:
+            self._left -= sum(texts)
             self._changes.append(Change(client, begun, pattern, filter))
         else:
             self._left_out += 1
@@ -144,7 +166,7 @@ class ChangeTally:
     def take(self) -> ChangesTaken:
         """Returns the changes since the last call."""
         taken = ChangesTaken(tuple(self._changes), self._left_out)
-        self._changes, self._left_out = [], 0
+        self._changes, self._left_out, self._left = [], 0, self._room
         return taken
 
 

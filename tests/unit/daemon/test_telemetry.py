@@ -18,7 +18,7 @@ from treecast.middleware.daemon.daemon import Daemon
 from treecast.middleware.daemon.settings import Settings, TelemetryNames
 from treecast.middleware.daemon.telemetry import WAITING, Hashing, Reporter, Telemetry
 from treecast.middleware.model.buffers import in_memory
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.filter_tally import (
     ChangesTaken,
     ChangeTally,
@@ -299,8 +299,6 @@ class NoTopics:
         return {}
 
     async def create_topic(self, new: NewTopic) -> object:
-        from treecast.middleware.model.errors import Fault
-
         raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "away")
 
     @property
@@ -315,3 +313,54 @@ async def test_intervals_that_cannot_be_written_wait_and_are_bounded() -> None:
         await telemetry.write()
     waiting = [read(record).seq for record in telemetry._waiting]
     assert waiting == list(range(6, WAITING + 6))  # the missing numbers tell which were lost
+
+
+class Small:
+    """A cluster whose topic takes batches of up to `limit` bytes."""
+
+    partitions = 1
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.appended: list[int] = []
+
+    @property
+    def definitions(self) -> Small:
+        return self
+
+    def topics(self) -> dict[str, object]:
+        return {topics.SENDS: self}
+
+    def partition(self, topic: str, index: int) -> Small:
+        return self
+
+    def append(self, batch: memoryview, acks: int, transactional_id: str | None) -> None:
+        if len(batch) > self._limit:
+            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{len(batch)} bytes")
+        (record,) = read_records(batch, 0, read_header(batch, 0))
+        self.appended.append(read(record).seq)
+
+
+async def test_an_interval_that_is_too_large_holds_up_none_behind_it() -> None:
+    counted, small = Counted(), Small(2000)
+    telemetry = Telemetry(small, Reporter("a", 1, counted, 0.0), 1.0, lambda index: True)  # type: ignore[arg-type]
+    for seq in range(1, 5):
+        if seq in (2, 3):
+            counted.standing["s" * 3000, "b"] = Standing(seq, seq)
+        await telemetry.write()
+    assert small.appended == [1, 4]  # the missing numbers tell which were lost
+    assert (telemetry.too_large, len(telemetry._waiting)) == (2, 0)
+
+
+async def test_the_longest_texts_of_clients_fit_into_the_topic() -> None:
+    counted = Counted()
+    counted.change_tally = ChangeTally()
+    reporter = Reporter("a", 7, counted, 0.0)
+    for number in range(300):
+        for size in (1000, 65_000):
+            some = {(f"{number}/{one}", "f" * size) for one in range(32)}
+            counted.filter_tally.judged(2, wishes_of(some, False), 10, True, 0)
+            counted.change_tally.add("me", True, f"{number}", "f" * size)
+    record = reporter.record(10.0)
+    assert read(record).changes_left_out > 300
+    assert len(record.value or b"") < 300 << 10

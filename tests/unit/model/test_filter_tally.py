@@ -8,7 +8,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.model.filter_tally import ChangeTally, FilterTally, Wishes, wishes_of
+from treecast.middleware.model.filter_tally import TEXT, TEXTS, ChangeTally, FilterTally, Wishes, wishes_of
 
 NAMES = st.sampled_from([f"p{n}" for n in range(40)])
 JUDGED = st.lists(st.tuples(st.integers(0, 3), NAMES, st.integers(0, 99), st.booleans()), max_size=200)
@@ -70,3 +70,41 @@ def test_changes_are_bounded() -> None:
     assert [one.client for one in taken.listed] == ["a", "b"]
     assert taken.left_out == 1
     assert (tally.take().listed, tally.take().left_out) == ((), 0)
+
+
+def test_a_long_text_is_counted_and_not_listed() -> None:
+    long, longest = "a == " + "1" * TEXT, "é" * (TEXT // 2)  # of bytes, and not of characters
+    for text in (long, "é" + longest):
+        found = wishes_of({("t/+", "a > 1"), ("t/x", text)}, False)
+        assert (found.listed, found.count, found.size) == ((), 2, 0)
+        assert wishes_of({(text, "a > 1")}, False).listed == ()
+    assert wishes_of({("t", longest)}, False).listed == (("t", longest),)
+    tally = ChangeTally()
+    for pattern, text in (("t", long), (long, ""), ("t", longest)):
+        tally.add("me", True, pattern, text)
+    taken = tally.take()
+    assert [one.filter for one in taken.listed] == [longest]
+    assert taken.left_out == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 400)), max_size=60), st.integers(401, 3000))
+def test_texts_that_are_listed_have_bounded_bytes(judged: list[tuple[int, int]], room: int) -> None:
+    tally = FilterTally(lambda: 0, room=room)
+    for _ in range(2):  # the second interval begins with all the room
+        for origin, size in judged:
+            tally.judged(origin, wishes_of({("p" * size, "")}, False), 1, True, 0)
+        taken = tally.take()
+        sizes = [sum(len(text) for one in named.listed for text in one) for _, named, _ in taken.counts]
+        assert sum(sizes) <= room
+        whole = sum(size for _, size in set(judged))
+        assert (taken.sampled == 1.0) == (whole <= room)
+
+
+def test_changes_have_bounded_bytes() -> None:
+    tally = ChangeTally()
+    for _ in range(2):
+        for _ in range(200):
+            tally.add("me", True, "t/+", "f" * TEXT)
+        taken = tally.take()
+        assert len(taken.listed) == TEXTS // (TEXT + 3)
+        assert len(taken.listed) + taken.left_out == 200
