@@ -74,7 +74,9 @@ class Counting(Protocol):
         ...
 
     def sent_again(self) -> Iterable[tuple[Sent, Again]]:
-        """Yields what each stream has sent again by each carrier since it began."""
+        """Yields what each stream has sent again by each carrier since it began, in one part or more: for
+        repair, and for replay.
+        """
         ...
 
 
@@ -110,7 +112,7 @@ class Reporter:
         self._boot = boot
         self._counting = counting
         self._hashing = hashing
-        self._again: dict[Sent, Again] = dict(counting.sent_again())
+        self._again: dict[Sent, Again] = _added(counting.sent_again())
         self._growth = Growth()
         self._growth.take(counting.accounts())
         self._seq = 0
@@ -187,7 +189,7 @@ class Reporter:
 
     def _add_repairs(self, message: pb.TelemetryInterval) -> None:
         """Adds what was sent again: the streams with most bytes."""
-        before, self._again = self._again, dict(self._counting.sent_again())
+        before, self._again = self._again, _added(self._counting.sent_again())
         grown = []
         for sent, now in self._again.items():
             packets, size = before.get(sent, (0, 0))
@@ -197,6 +199,14 @@ class Reporter:
             message.repairs.add(
                 stream=self._hashing.text(stream), carrier=carrier, packets=packets, bytes=-negative
             )
+
+
+def _added(parts: Iterable[tuple[Sent, Again]]) -> dict[Sent, Again]:
+    found: dict[Sent, Again] = {}
+    for sent, (packets, size) in parts:
+        before = found.get(sent, (0, 0))
+        found[sent] = before[0] + packets, before[1] + size
+    return found
 
 
 def _sent(carrier: str, receivers: list[str], count: SetCount) -> pb.SentSet:

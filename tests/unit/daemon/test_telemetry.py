@@ -43,6 +43,7 @@ class Counted:
         self.standing: dict[Pair, Standing] = {}
         self.filter_tally, self.change_tally = FilterTally(lambda: 0), ChangeTally(2)
         self.again: dict[tuple[str, str], tuple[int, int]] = {}
+        self.replayed: dict[tuple[str, str], tuple[int, int]] = {}  # beside repairs, as an origin yields them
 
     def taken(self) -> Iterator[tuple[str, Taken, Callable[[Hosts], list[str]]]]:
         yield "labels", self.tally.take(), lambda hosts: [f"h{host}" for host in hosts]
@@ -58,6 +59,7 @@ class Counted:
 
     def sent_again(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
         yield from self.again.items()
+        yield from self.replayed.items()
 
 
 def read(record: Record) -> pb.TelemetryInterval:
@@ -137,6 +139,19 @@ def test_filters_changes_and_repairs_of_an_interval() -> None:
     (repair,) = first.repairs
     assert (repair.stream, repair.carrier, repair.packets, repair.bytes) == ("orders-0", "udp", 2, 150)
     assert (len(second.filters), len(second.changes), len(second.repairs)) == (0, 0, 0)
+
+
+def test_what_was_repaired_and_what_was_replayed_by_a_carrier_add_up() -> None:
+    counted = Counted()
+    sent = ("orders-0", "udp")
+    counted.again[sent], counted.replayed[sent] = (3, 300), (10, 1000)  # of an earlier run
+    reporter = Reporter("a", 7, counted, 100.0)
+    counted.again[sent], counted.replayed[sent] = (5, 450), (11, 1100)
+    (both,) = read(reporter.record(110.0)).repairs
+    counted.again[sent] = (6, 500)
+    (one,) = read(reporter.record(120.0)).repairs
+    assert (both.stream, both.carrier, both.packets, both.bytes) == (*sent, 3, 250)
+    assert (one.packets, one.bytes) == (1, 50)
 
 
 def test_records_of_other_schemas_are_refused() -> None:
