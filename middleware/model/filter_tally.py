@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-FILTERS: Final = 256  # sets of filters listed per interval and origin
+FILTERS: Final = 256  # sets of filters listed per interval, of all origins together
 CHANGES: Final = 256  # changes of subscriptions listed per interval
 TEXT: Final = 1024  # bytes of a pattern or filter that is listed
 TEXTS: Final = 128 << 10  # bytes of all that are listed per interval, of filters and of changes each
@@ -39,7 +39,7 @@ class Wishes(Struct, frozen=True):
     listed: tuple[tuple[str, str], ...] = ()
     count: int = 0
     open: bool = False
-    place: int = 0  # chooses samples: equal on all hosts
+    place: int = 0  # chooses samples, with the origin; equal for equal texts
     size: int = 0
 
 
@@ -66,7 +66,9 @@ class FilterCount(Struct):
 
 
 class FiltersTaken(Struct, frozen=True):
-    """The counts of an interval. `sampled`: the share of sets that is listed, each counted in full."""
+    """The counts of an interval. `sampled`: the share of pairs of origin and set that is listed, each
+    counted in full.
+    """
 
     sampled: float = 1.0
     counts: tuple[tuple[int, Wishes, FilterCount], ...] = ()
@@ -95,7 +97,7 @@ class FilterTally:
         """Counts a message. `origin`: the host that it came from; 0: this one. `passed`: somebody here gets
         it. `began`: what `began` returned.
         """
-        if not self._is_kept(wishes):
+        if not self._is_kept(origin, wishes):
             return
         found = self._counts.get((origin, wishes))
         if found is None:
@@ -110,14 +112,18 @@ class FilterTally:
             found.nanoseconds += _TIMED * (self._clock() - began)
         while self._is_full() and self._halvings < _LEAST_SHARE:
             self._halvings += 1
-            self._counts = {key: one for key, one in self._counts.items() if self._is_kept(key[1])}
+            self._counts = {key: one for key, one in self._counts.items() if self._is_kept(*key)}
             self._size = sum([wishes.size for _, wishes in self._counts])
 
     def _is_full(self) -> bool:
         return len(self._counts) > self._most or self._size > self._room
 
-    def _is_kept(self, wishes: Wishes) -> bool:
-        return not wishes.place >> 1 & (1 << self._halvings) - 1
+    def _is_kept(self, origin: int, wishes: Wishes) -> bool:
+        # By both: one set of filters may judge what comes from more origins than can be listed. Python hashes
+        # numbers alike in every process; the upper bits differ for neighbouring numbers too.
+        if not self._halvings:
+            return True
+        return not hash((origin, wishes.place)) >> 8 & (1 << self._halvings) - 1
 
     def take(self) -> FiltersTaken:
         """Returns the counts since the last call."""

@@ -44,6 +44,18 @@ def test_what_is_listed_is_counted_in_full(judged: list[tuple[int, str, int, boo
     assert (again.sampled, again.counts) == (1.0, ())
 
 
+def test_of_many_origins_with_one_set_of_filters_a_share_is_kept() -> None:
+    for name in ("a", "b", "c", "d"):
+        tally = FilterTally(lambda: 0, 256)
+        for origin in range(2000):
+            for _ in range(3):
+                tally.judged(origin, wishes(name), 1, True, 0)
+        taken = tally.take()
+        assert {one.messages for _, _, one in taken.counts} == {3}
+        assert 0.5**5 <= taken.sampled <= 0.5**2
+        assert 1000 < len(taken.counts) / taken.sampled < 4000  # what it stands for is about what there is
+
+
 def test_one_message_in_sixteen_is_timed_and_counts_for_all() -> None:
     clock = count(1000, 5)  # 5 ns pass between two looks
     tally = FilterTally(lambda: next(clock))
