@@ -1,8 +1,9 @@
 """The query `measures`: minutes, and tables of windows, are computed again wherever intervals have come.
 
-A batch names minutes: those of its intervals, by their corrected times. All of them are computed again from
-the archive, then all windows that they are in. So a repeated batch changes nothing, and an hour of data that
-comes late, or twice, leaves the tables as if it had come in time, and once.
+A batch names minutes: those of its intervals, by their corrected times, and those that older intervals leave
+or come into as it corrects their clock. All of them are computed again from the archive, then all windows
+that they are in. So a repeated batch changes nothing, and an hour of data that comes late, or twice, leaves
+the tables as if it had come in time, and once.
 
 Minutes and windows are computed in parts of a bounded number of intervals. What all parts need, the place and
 time of each interval, is written to disk first (`DIR/scratch`).
@@ -11,7 +12,7 @@ time of each interval, is written to disk first (`DIR/scratch`).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,15 +22,16 @@ from msgspec import Struct
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.routing.network import RoutingError
+from treecast.middleware.storage.whole_file import write_whole
 
-from . import chunks, filters, links, measures, minutes, queries
+from . import chunks, clocks, filters, links, measures, minutes, queries
 from . import tables as t
+from .clocks import Boot, Clock, Clocks, Counted, Group
 from .links import Loads, Sums, Trend
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-_BEFORE: Final = 900  # seconds of intervals that clocks are judged by, before those of a batch
 _HISTORY: Final = 24 * 3600  # seconds of windows that a forecast rests on
 _MOST_NAMED: Final = 20  # links in what is said
 _MINUTES: Final = {
@@ -63,16 +65,6 @@ class MeasureSettings(Struct, frozen=True):
         return sorted({window + at for window in windows for at in range(0, self.length, self.step)})
 
 
-class Counted(Struct, frozen=True):
-    """The minutes around a batch. `sizes`: intervals by minute, of all minutes around; `hours`: those in
-    which they came, since the Unix epoch; `touched`: the minutes that have to be computed.
-    """
-
-    sizes: dict[int, int]
-    hours: dict[int, set[int]]
-    touched: set[int]
-
-
 class Shown(Struct, frozen=True):
     """The parts of tables that descriptions of networks give: these, their groups and their hosts."""
 
@@ -101,17 +93,38 @@ class Measures:
         from pyspark.sql import functions as f
 
         first = new.agg(f.min(f.unix_micros("timestamp"))).collect()[0][0]
-        if first is not None:
-            with self._scratch():
-                self._compute(self._touched(first))
+        known = self._known()
+        if first is None:
+            return
+        if known is None:
+            self.all()
+            return
+        now = clocks.after(known, minutes.differences(self._archive(first // 1_000_000)))
+        with self._scratch():
+            self._compute(now.reach(first, lambda since: self._counted(since, first, now)))
+        self._keep(now.now)
 
     def all(self) -> None:
         """Computes all minutes and windows of the archive."""
+        self._tables.clocks.unlink(missing_ok=True)  # what ends here is begun again, by the next batch too
+        now = clocks.after({}, minutes.differences(self._archive(0)))
         with self._scratch():
-            counted = self._counted(0, 0)
+            counted = self._counted(0, 0, now)
             for table in (*t.BY_SLOT, *t.BY_WINDOW):
                 shutil.rmtree(self._tables.path(table), ignore_errors=True)
             self._compute(counted)
+        self._keep(now.now)
+
+    # --- clocks
+
+    def _known(self) -> dict[Boot, Clock] | None:
+        """Returns the clocks that the tables rest on; None if these have to be computed anew."""
+        path = self._tables.clocks
+        return clocks.decode(path.read_bytes()) if path.exists() else None
+
+    def _keep(self, now: Mapping[Boot, Clock]) -> None:
+        """Keeps clocks once all tables rest on them: a batch that is killed before is repeated whole."""
+        write_whole(self._tables.clocks, clocks.encode(now))
 
     # --- places
 
@@ -122,37 +135,20 @@ class Measures:
         finally:
             shutil.rmtree(self._tables.scratch, ignore_errors=True)
 
-    def _touched(self, first: int) -> Counted:
-        """Returns the minutes of intervals that came from `first` on, in microseconds."""
-        came = first // 1_000_000
-        read = came - _BEFORE
-        while True:
-            counted = self._counted(read, first)
-            low = min(counted.touched, default=read)
-            if low >= read:
-                return counted
-            # They are of an earlier time; what came then may say that they are of a yet earlier one.
-            read = min(low, 2 * read - came) - _BEFORE
-
-    def _counted(self, since: int, first: int) -> Counted:
+    def _counted(self, since: int, first: int, now: Clocks) -> Counted:
         """Stores the places of intervals that came since a time (s), and counts them. Touched are minutes
-        with one that came from `first` on (us).
+        with one that came from `first` on (us), or that one has left or come into.
         """
         from pyspark.sql import functions as f
 
-        places = minutes.timed(self._archive(since), self._settings.step)
+        known = self._spark.createDataFrame(now.rows(since), t.CLOCKS)
+        places = minutes.timed(self._archive(since), known, self._settings.step)
         hour = f.expr("slot div 3600").alias("hour")
         places.select("*", hour).write.mode("overwrite").partitionBy("hour").parquet(self._tables.scratch)
-        found = self._places().groupBy("slot", f.expr(f"came div {3600 * 1_000_000}").alias("came"))
+        came = f.expr(f"came div {3600 * 1_000_000}").alias("came_hour")
+        found = self._places().groupBy("slot", "was", came)
         rows = found.agg(f.count("*").alias("size"), f.max("came").alias("last")).collect()
-        counted = Counted({}, {}, set())
-        for row in rows:
-            slot = row["slot"]
-            counted.sizes[slot] = counted.sizes.get(slot, 0) + row["size"]
-            counted.hours.setdefault(slot, set()).add(row["came"])
-            if row["last"] >= first:
-                counted.touched.add(slot)
-        return counted
+        return clocks.counted((Group(*row) for row in rows), first)
 
     def _places(self) -> DataFrame:
         return self._spark.read.schema(t.PLACES).parquet(self._tables.scratch)
@@ -178,7 +174,7 @@ class Measures:
         if not counted.touched:
             return
         for slots in chunks.parts(counted.sizes, counted.touched, one.most):
-            self._minutes(slots, set().union(*(counted.hours[slot] for slot in slots)))
+            self._minutes(slots, set().union(*(counted.hours.get(slot, ()) for slot in slots)))
         windows = set(one.windows_of(counted.touched))
         compared = windows | {window + one.length for window in windows}  # with these
         networks = self._networks()

@@ -4,6 +4,8 @@ An interval has two times: its end by the host's clock, and its append by the br
 intervals may wait for hours at a host that is cut off. The least difference of both among the intervals of
 one boot tells the clock's error (as in NTP's clock filter, RFC 5905, 10): the most prompt interval came at
 once. So the end of each interval by the broker's clock is its end by the host's clock plus that difference.
+`clocks` keeps it from batch to batch, rounded, so that an interval stays in its minute.
+
 A host all of whose intervals are late looks like one whose clock is behind; the finding `late` names both.
 """
 
@@ -11,49 +13,81 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from . import queries
 from . import rows as decoding
 from . import tables as t
+from .clocks import OLDEST, Boot, Clock
 
 if TYPE_CHECKING:
     import pandas
     from pyspark.sql import Column, DataFrame
 
-OLDEST: Final = 24 * 3600  # seconds: what is later than that counts when it comes
-
 SlotRows = Callable[[bytes, int], Iterable[decoding.Row]]
 
 
-def timed(archive: DataFrame, step: int) -> DataFrame:
+def differences(archive: DataFrame) -> dict[Boot, Clock]:
+    """Returns what the intervals of an archive say about clocks."""
+    from pyspark.sql import functions as f
+
+    came = f.col("came")
+    found = (
+        _sound(archive)
+        .groupBy("host", "boot")
+        .agg(
+            f.min(came - f.col("to_us")).alias("least"), f.min(came).alias("first"), f.max(came).alias("last")
+        )
+    )
+    return {
+        (row["host"], row["boot"]): Clock(row["least"], row["first"], row["last"]) for row in found.collect()
+    }
+
+
+def timed(archive: DataFrame, clocks: DataFrame, step: int) -> DataFrame:
     """Returns a row for each sound interval: its place, host, `at_us`, and `slot`, the start of its minute
     (of `step` seconds) in seconds. `copy`: 1 for the first record of an interval, more for its repetitions.
-    `clock`: microseconds by which the host's clock is behind.
+    `clock`: microseconds by which the host's clock is behind. `was`: the minute by the clock before.
+
+    `clocks`: rows of `tables.CLOCKS` for all boots. The plain reference is `clocks.slot_of`.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    found = queries.silver(archive, t.INTERVALS).where("fault = ''")
-    found = found.withColumn("came", f.unix_micros("timestamp"))
     copies = Window.partitionBy("host", "boot", "seq").orderBy("came", "partition", "offset")
-    boot = Window.partitionBy("host", "boot")
-    # In this order: rows that are together by boot are so by interval, and move once.
-    found = found.withColumn("clock", f.min(f.col("came") - f.col("to_us")).over(boot))
+    found = _sound(archive).join(f.broadcast(clocks), ["host", "boot"])
     found = found.withColumn("copy", f.row_number().over(copies))
-    found = found.withColumn("at_us", f.col("to_us") + f.col("clock"))
-    # A clock that was set in the middle of a boot would name a time long ago.
-    late = f.col("came") - f.col("at_us") > OLDEST * 1_000_000
-    found = found.withColumn("at_us", f.when(late, f.col("came")).otherwise(f.col("at_us")))
-    middle = f.col("at_us") - (f.col("to_us") - f.col("from_us")) / 2
+    found = found.withColumn("at_us", _ended(f.col("clock")))
+    slot, was = _slot(f.col("at_us"), step), _slot(_ended(f.col("before")), step)
+    found = found.withColumns({"slot": slot, "was": f.when(f.col("before").isNotNull(), was)})
     kept = ("partition", "offset", "host", "zone", "boot", "seq", "sampled", "came", "at_us", "clock", "copy")
-    return found.withColumn("slot", _start(middle / 1e6, step)).select(*kept, "slot")
+    return found.select(*kept, "slot", "was")
 
 
-def _start(seconds: Column, step: int) -> Column:
+def _sound(archive: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return (f.floor(seconds / step) * step).cast("long")
+    return (
+        queries.silver(archive, t.INTERVALS)
+        .where("fault = ''")
+        .withColumn("came", f.unix_micros("timestamp"))
+    )
+
+
+def _ended(clock: Column) -> Column:
+    """Returns the end of an interval by the broker's clock, in microseconds."""
+    from pyspark.sql import functions as f
+
+    at = f.col("to_us") + clock
+    # A clock that was set in the middle of a boot would name a time long ago.
+    return f.when(f.col("came") - at > OLDEST * 1_000_000, f.col("came")).otherwise(at)
+
+
+def _slot(at: Column, step: int) -> Column:
+    from pyspark.sql import functions as f
+
+    middle = at - (f.col("to_us") - f.col("from_us")) / 2
+    return (f.floor(middle / 1e6 / step) * step).cast("long")
 
 
 def once(places: DataFrame) -> DataFrame:
@@ -62,8 +96,15 @@ def once(places: DataFrame) -> DataFrame:
 
 
 def ended_before(archive: DataFrame, start_us: int) -> DataFrame:
-    """Returns the intervals that ended before a time, though they came after it."""
-    return timed(archive, 1).where(f"at_us < {start_us}")
+    """Returns the intervals that ended before a time, though they came after it. Their clocks are not
+    rounded, and are told by these records alone: plans are replayed so.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    least = f.min(f.col("came") - f.col("to_us")).over(Window.partitionBy("host", "boot"))
+    found = _sound(archive).withColumn("clock", least)
+    return found.withColumn("at_us", _ended(f.col("clock"))).where(f"at_us < {start_us}")
 
 
 # --- tables
@@ -103,7 +144,7 @@ def hosts(places: DataFrame) -> DataFrame:
     """Returns `silver_host_minutes`: intervals of a host in a minute, by the broker's clock."""
     from pyspark.sql import functions as f
 
-    late = (f.col("came") - f.col("at_us")) / 1e6
+    late = f.greatest(f.col("came") - f.col("at_us"), f.lit(0)) / 1e6  # a rounded clock may be ahead
     counted = places.groupBy("slot", "host").agg(
         f.max("zone").alias("zone"),
         f.sum(f.when(f.col("copy") == 1, 1).otherwise(0)).alias("intervals"),

@@ -10,6 +10,7 @@
     DIR/tables/TABLE/epoch=N/          of one epoch; written again as a whole if the epoch is repeated
     DIR/tables/TABLE/slot=S/           of one minute by its start in seconds; again when late intervals come
     DIR/tables/TABLE/window=S/         of one window, the same
+    DIR/clocks.json                    of each boot of a host: what the tables by minute take its clock for
     DIR/scratch/                       while minutes are computed: where and when each interval was
 
 Times are microseconds since the Unix epoch where a name ends in `_us`; `timestamp` is the broker's append
@@ -132,8 +133,9 @@ SCHEMAS: Final = {
 # Places and times of intervals, as `minutes.timed` tells them, in DIR/scratch.
 PLACES: Final = (
     "partition int, offset long, host string, zone string, boot long, seq long, sampled double, came long,"
-    " at_us long, clock long, copy int, slot long, hour long"
+    " at_us long, clock long, copy int, slot long, was long, hour long"
 )
+CLOCKS: Final = "host string, boot long, clock long, before long"  # errors in us; `before`: if it has fallen
 
 
 class InUse(RuntimeError):
@@ -148,6 +150,7 @@ class Tables:
         (root / "tables").mkdir(parents=True, exist_ok=True)
         self.plans = root / "plans"
         self.metrics = root / "metrics.prom"
+        self.clocks = root / "clocks.json"
         self.scratch = str(root / "scratch")
         self.plans.mkdir(exist_ok=True)
         self._lock: int | None = None
