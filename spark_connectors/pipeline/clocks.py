@@ -1,8 +1,8 @@
-"""Clocks of hosts, and the minutes that a batch has to compute again because of them. Pure.
+"""Clocks of hosts, and the minutes that a batch has to recompute because of them. Pure.
 
 A clock's error is the least difference of an interval's append and its end, among all intervals of a boot. A
 batch reads only what came last, so these differences are kept (`DIR/clocks.json`): each only falls. When one
-falls, all intervals of its boot are earlier than they were, and are placed anew. So the tables after each
+falls, all intervals of its boot are earlier than they were, and move to other minutes. So the tables after each
 batch are those that all of the archive gives.
 
 Errors are rounded to a quarter of a second. A difference falls by some milliseconds all the time, as one

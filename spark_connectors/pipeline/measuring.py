@@ -106,7 +106,7 @@ class Measures:
 
     def all(self) -> None:
         """Computes all minutes and windows of the archive."""
-        self._tables.clocks.unlink(missing_ok=True)  # what ends here is begun again, by the next batch too
+        self._tables.clocks.unlink(missing_ok=True)  # a batch after a kill in here computes all, too
         now = clocks.after({}, minutes.differences(self._archive(0)))
         with self._scratch():
             counted = self._counted(0, 0, now)
@@ -118,7 +118,7 @@ class Measures:
     # --- clocks
 
     def _known(self) -> dict[Boot, Clock] | None:
-        """Returns the clocks that the tables rest on; None if these have to be computed anew."""
+        """Returns the clocks that the tables rest on; None if these have to be computed from the archive."""
         path = self._tables.clocks
         return clocks.decode(path.read_bytes()) if path.exists() else None
 

@@ -53,7 +53,7 @@ def test_of_many_origins_with_one_set_of_filters_a_share_is_kept() -> None:
         taken = tally.take()
         assert {one.messages for _, _, one in taken.counts} == {3}
         assert 0.5**5 <= taken.sampled <= 0.5**2
-        assert 1000 < len(taken.counts) / taken.sampled < 4000  # what it stands for is about what there is
+        assert 1000 < len(taken.counts) / taken.sampled < 4000  # the share, extrapolated, is about all
 
 
 def test_one_message_in_sixteen_is_timed_and_counts_for_all() -> None:
