@@ -2,8 +2,8 @@
 
 A clock's error is the least difference of an interval's append and its end, among all intervals of a boot. A
 batch reads only what came last, so these differences are kept (`DIR/clocks.json`): each only falls. When one
-falls, all intervals of its boot are earlier than they were, and move to other minutes. So the tables after each
-batch are those that all of the archive gives.
+falls, all intervals of its boot are earlier than they were, and move to other minutes. So the tables after
+each batch are those that all of the archive gives.
 
 Errors are rounded to a quarter of a second. A difference falls by some milliseconds all the time, as one
 interval in many comes faster than any before; the rounded one falls seldom, and each fall costs reading the
