@@ -56,8 +56,7 @@ class Observation:
         yield from _process(observed.process, observed.started_at)
         if observed.troubles is not None:
             yield from _room(observed.troubles)
-        if observed.certificates:
-            yield _ends(observed.certificates)
+        yield _ends(observed.certificates)
         yield from _numbers("treecast_storage", observed.counters.storage, "storage")
         yield from _numbers("treecast_broker", observed.counters.broker, "broker")
         yield from _numbers("treecast_stare", observed.counters.stare, "STARE's middleware")

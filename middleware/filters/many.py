@@ -35,7 +35,7 @@ MOST_MEMBERS: Final = 4_000_000  # in the sets of all states: 32 MB
 MOST_BOXES: Final = 64  # of a filter that is in a diagram
 _FEWEST: Final = 16  # filters that are not split further
 
-# Up to these sizes a diagram is built at once, in some milliseconds, while nothing else runs.
+# Diagrams within these bounds take some milliseconds: they are built at once, while nothing else runs.
 _SMALL: Final = 500  # filters
 _SMALL_TEXT: Final = 16_000  # characters of them together
 _SMALL_STATES: Final = 2_000

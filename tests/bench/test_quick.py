@@ -71,7 +71,7 @@ def test_records_go_through_one_daemon(tmp_path):
 
 
 def test_a_run_that_is_told_to_stop_leaves_nothing(tmp_path):
-    command = [sys.executable, "-m", "bench", "fabric", "--peers", "one", "--rounds", "50"]
+    command = [sys.executable, "-m", "bench", "fabric", "--peers", "one", "--rounds", "50", "--quick"]
     command += ["--out", str(tmp_path / "out"), "--data", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as harness:
         deadline = time.monotonic() + 60

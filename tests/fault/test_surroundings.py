@@ -258,8 +258,10 @@ def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, fill, wir
     sent = wire.produce("full", 0, batch, transactional_id="id")
     assert wire.produced(connection.ask(sent)) == (0, 0)
     filling = fill(small_disk)
-    codes = [wire.first_topic_code(connection.ask(wire.create_topic(f"more-{n}", 50, {}))) for n in range(20)]
-    assert any(codes)
+    codes = (
+        wire.first_topic_code(connection.ask(wire.create_topic(f"more-{n}", 50, {}))) for n in range(400)
+    )
+    assert any(codes)  # as soon as one is refused, no more are created
     ended = wire.top_code(connection.ask(wire.end_txn("id", producer, True)))
     filling.unlink()
     if ended != 0:

@@ -40,6 +40,7 @@ _QUEUE_SECONDS = 0.05  # longest queue of a shaped interface
 _BURST_SECONDS = 0.01
 _LEAST_BURST = 20_000
 _UP_SECONDS = 15.0
+_NO_DAD = 0x02  # IFA_F_NODAD
 _PERMANENT = 0x80  # NUD_PERMANENT
 
 Names = Callable[[str], str]  # from a node's name to its namespace's
@@ -160,7 +161,9 @@ def _(step: Plug, route: Any, names: Names) -> None:
 @_do.register
 def _(step: SetAddress, route: Any, names: Names) -> None:
     address, _, length = step.address.partition("/")
-    route.addr("add", index=_index(route, step.interface), address=address, prefixlen=int(length))
+    # Without the flag an IPv6 address cannot be bound before the kernel has noticed that the link is up.
+    more = {"flags": _NO_DAD} if ":" in address else {}
+    route.addr("add", index=_index(route, step.interface), address=address, prefixlen=int(length), **more)
 
 
 @_do.register

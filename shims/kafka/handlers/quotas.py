@@ -152,7 +152,8 @@ class _Changes:
 
     def add(self, place: Key, ops: Mapping[Rate, float | None]) -> tuple[int, None]:
         """Adds an entry. Returns its answer. Raises _WrongQuotaError."""
-        _check(place, ops)
+        if ops:
+            _check(place, ops)
         if place not in self._known and any(number is not None for number in ops.values()):
             if len(self._known) >= _MOST_QUOTAS:
                 raise _WrongQuotaError(f"there are {_MOST_QUOTAS} quotas: no more are made")
