@@ -66,7 +66,7 @@ def read_all(vhost: str, defined: Mapping[str, bytes]) -> dict[str, Definition]:
         if key.startswith(start):
             try:
                 found[unquote(key.removeprefix(start))] = msgspec.json.decode(value, type=Definition)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 continue
     return found
 

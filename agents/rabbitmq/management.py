@@ -117,7 +117,7 @@ class Management:
                 f"{self._url} does not answer ({error or type(error).__name__}): enable it with"
                 " `rabbitmq-plugins enable rabbitmq_management`, or correct rabbitmq.management"
             ) from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ManagementError(
                 f"{self._url} answers with something else than RabbitMQ: {error}"
             ) from error

@@ -214,5 +214,5 @@ def read_answer(body: bytes) -> Answer:
 def _read(decoder: msgspec.msgpack.Decoder[M], body: bytes) -> M:
     try:
         return decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise TreecastError(Fault.INVALID_REQUEST, f"this is no message of the authority: {error}") from error

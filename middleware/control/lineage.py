@@ -95,7 +95,7 @@ class Lineage(Struct, frozen=True, array_like=True):
             return cls()
         try:
             return msgspec.json.decode(text, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"a broken lineage: {error}") from error
 
     def text(self) -> str:

@@ -19,7 +19,8 @@ from .topic_schema import LONGEST_SCHEMA, SCHEMA
 
 # Python's int() and float() accept more than Kafka's tools do: 1_000, digits of other scripts, nan.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
+# Bounded: `[0-9]+\.?[0-9]*` tries every split of a long row of digits.
+_DECIMAL = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 
 INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1

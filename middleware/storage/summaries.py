@@ -100,7 +100,7 @@ class LogSummaries:
         try:
             if decoded(data).fits(directory):
                 return data
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # written by another version
         self.forget(directory)
         return None

@@ -55,7 +55,7 @@ class TableLog:
     def _take(self, segment: BlockSegment, body: bytes) -> None:
         try:
             number, changes = _decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise TreecastError(
                 Fault.STORAGE,
                 f"{self._directory} holds a block that cannot be read ({error}): run the Treecast release"

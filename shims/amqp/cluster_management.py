@@ -190,7 +190,7 @@ class ClusterManagement:
         management = self._management
         try:
             far = msgspec.msgpack.decode(body, type=FarRequest)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _encoded(bad_request(f"host {host}: {error}").response())
         request = Request(far.method, far.path, far.query, "", far.reason, far.body, far=True)
         rights: Rights = _Everything(frozenset(far.tags)) if far.everything else _Shared(management.users)
@@ -307,7 +307,7 @@ class ClusterManagement:
         try:
             answer = await others.manage(host, msgspec.msgpack.encode(far))
             return msgspec.msgpack.decode(answer, type=FarResponse)
-        except (TreecastError, msgspec.DecodeError):
+        except (TreecastError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
 

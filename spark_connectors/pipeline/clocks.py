@@ -140,6 +140,6 @@ def decode(content: bytes) -> dict[Boot, Clock] | None:
     """Returns what was kept; None if it is damaged."""
     try:
         rows = msgspec.json.decode(content, type=list[tuple[str, int, Clock]])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return {(host, boot): clock for host, boot, clock in rows}

@@ -298,7 +298,7 @@ def entries_of(data: bytes) -> list[tuple[Carried, Run]]:
             raise TreecastError(Fault.STORAGE, "an entry for queues is cut off")
         try:
             head = _read_head(data[at + HEAD : middle])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TreecastError(
                 Fault.STORAGE, f"the head of an entry for queues is wrong: {error}"
             ) from error

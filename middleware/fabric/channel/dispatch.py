@@ -100,7 +100,7 @@ class Method(Generic[Q, A]):
         """Decodes a request. Raises INVALID_REQUEST if `head` is not one."""
         try:
             return self._read_request(head)
-        except (msgspec.DecodeError, TypeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
             what = f"the request of method {self.number} cannot be read: {error}"
             raise TreecastError(Fault.INVALID_REQUEST, what) from error
 
@@ -108,7 +108,7 @@ class Method(Generic[Q, A]):
         """Decodes an answer. Raises INTERNAL if its head is not one of this method."""
         try:
             return self._read_answer(answer.head)
-        except (msgspec.DecodeError, TypeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
             what = f"the answer is not one of method {self.number}: {error}"
             raise TreecastError(Fault.INTERNAL, what) from error
 

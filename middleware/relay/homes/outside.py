@@ -85,7 +85,7 @@ class OwnersElsewhere:
             return
         try:
             self._owners[after.key] = msgspec.json.decode(after.value, type=Owner)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             _log.error("what an agent defined cannot be read", key=after.key, error=error)
 
     def owners(self) -> list[Owner]:

@@ -60,7 +60,7 @@ class StoredHome(Struct, frozen=True):
         version = items.pop(VERSION, None)
         try:
             return cls(items, Version() if version is None else _decode_version(version))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise TreecastError(
                 Fault.INTERNAL, f"the coordinator's version of a home cannot be read: {error}"
             ) from error

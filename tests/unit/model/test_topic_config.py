@@ -54,7 +54,7 @@ def test_what_is_no_whole_number_is_said_so(text: str) -> None:
         TOPIC_CONFIG_KEYS["retention.bytes"].parse(text)
 
 
-@pytest.mark.parametrize("text", ["abc", "nan", "inf", "1_0", "", "."])
+@pytest.mark.parametrize("text", ["abc", "nan", "inf", "1_0", "", ".", "1" * 8000 + "x"])
 def test_what_is_no_number_is_said_so(text: str) -> None:
     with pytest.raises(TreecastError, match="expected a number"):
         TOPIC_CONFIG_KEYS["min.cleanable.dirty.ratio"].parse(text)

@@ -107,9 +107,13 @@ async def test_answers_that_are_given_later(start_host: Callable[..., Awaitable[
     await until(lambda: b.channels.peers()[0].handling == 0 and a.channels.peers()[0].in_flight == 0)
 
 
-def test_an_invalid_head_is_refused() -> None:
+@pytest.mark.parametrize("head", [b"\xff\xff", b"\x91\xa1\xff"], ids=["no message", "no UTF-8"])
+def test_an_invalid_head_is_refused(head: bytes) -> None:
     with pytest.raises(TreecastError) as caught:
-        Methods().handle(2, ECHO.number, b"\xff\xff", memoryview(b""))
+        ECHO.asked(head)
+    assert caught.value.fault is Fault.INVALID_REQUEST
+    with pytest.raises(TreecastError) as caught:
+        Methods().handle(2, ECHO.number, head, memoryview(b""))
     assert caught.value.fault is Fault.INVALID_REQUEST
 
 
