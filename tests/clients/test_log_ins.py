@@ -304,7 +304,7 @@ def test_kafkas_own_tools(tool: Callable[..., str], librdkafka: Librdkafka) -> N
 
 
 def test_kafka_configs_makes_users_and_quotas(
-    tool: Callable[..., str], secured: DaemonProcess, librdkafka: Librdkafka
+    tool: Callable[..., str], secured: DaemonProcess, librdkafka: Librdkafka, until: Callable[..., Any]
 ) -> None:
     """The Java client sends no password, but what is derived from it; the user then logs in with it."""
     dave = ["--entity-type", "users", "--entity-name", "dave"]
@@ -314,6 +314,7 @@ def test_kafka_configs_makes_users_and_quotas(
     tool("root", "kafka-configs", "--alter", *dave, "--add-config", both)
     assert "SCRAM-SHA-256=iterations=4096" in tool("root", "kafka-configs", "--describe", *dave)
     treecast(secured, "acl", "add", "dave", "write,create", "--topic", "dave")
+    until(lambda: produced(librdkafka("dave"), "dave") is None)  # the daemon has read the file again
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         assert produced(librdkafka("dave", mechanism=mechanism), "dave") is None
     tool("root", "kafka-configs", "--alter", *dave, "--delete-config", "SCRAM-SHA-256")
