@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from treecast.middleware.broker.turn import TURN_TABLE, ImpossibleTurn, Turn, TurnEvent, TurnState
 from treecast.middleware.storage.block_log import SyncTicket
+from treecast.middleware.storage.block_sync import Forced
+from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.removals import Removals
 from treecast.middleware.storage.settings import FsyncPolicy
+
+TICKET = SyncTicket(Disk(), "", Forced(), Removals(Disk()), [], [], 0, ())  # the edge runs none
 
 
 class Script:
@@ -60,7 +65,7 @@ class Script:
         self.unsynced = False
         if not self.opens:
             raise OSError(24, "too many open files")
-        return cast(SyncTicket, None), 7  # the edge runs none
+        return TICKET, 7
 
     def end_sync(self, segment: int, error: str) -> None:
         self.done.append(f"forced {segment} {error}".strip())
