@@ -23,6 +23,8 @@ PARTED = (
 # Files and tests of more than 25 s on two cores, the longest first: `make test SLOWEST=100` shows them. The
 # name of a function stands for all of its parameters.
 LONGEST = (
+    "clients/test_spark_measures.py",
+    "clients/test_spark_pipeline.py",
     "clients/test_spark.py",
     "fault/test_hosts.py::test_hosts[old-copy]",
     "clients/agents/test_rabbitmq.py",
@@ -31,8 +33,9 @@ LONGEST = (
     "network/test_forgotten_groups.py::test_quiet_topics_leave_a_group_that_reaches_nobody",
     "bench/test_quick.py::test_rabbitmq_is_started_loaded_and_stopped",
     "fault/test_hosts.py::test_hosts[full-disk]",
-    "clients/test_spark_pipeline.py",
     "bench/test_quick.py::test_kafka_is_started_loaded_and_stopped",
+    "network/test_snaps_brokers.py",
+    "clients/test_spark_notebook.py",
     "clients/test_homes.py::test_a_home_that_is_killed_is_taken_over",
     "network/test_srv6_failures.py",
     "clients/mqtt/test_shared.py",
