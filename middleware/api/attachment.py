@@ -13,7 +13,7 @@ from contextlib import suppress
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .coordinator_client import CoordinatorCalls, ViewWanted
+from .coordinator_calls import CoordinatorCalls, ViewWanted
 from .lasting import BackOff, lasting
 from .v1 import coordinator_pb2 as pb
 

@@ -22,7 +22,8 @@ from google.protobuf.message import Message
 
 from treecast.middleware.api.admission import Admission
 from treecast.middleware.api.calls import Admits, Calls
-from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorCalls
+from treecast.middleware.api.coordinator_calls import CoordinatorCalls
+from treecast.middleware.api.coordinator_client import SERVICE
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import MAX_CALLS, Method, methods, server_options

@@ -20,11 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.coordinator_client import (
-    CoordinatorCalls,
-    CoordinatorClient,
-    ViewWanted,
-)
+from treecast.middleware.api.coordinator_calls import CoordinatorCalls, ViewWanted
+from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.join_token import JoinToken, new_token

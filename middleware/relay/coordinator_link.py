@@ -11,9 +11,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
-from treecast.middleware.api import coordinator_client as api
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.coordinator_client import ViewWanted
+from treecast.middleware.api.coordinator_calls import CoordinatorCalls, ViewWanted
 from treecast.middleware.api.entries import START, Change, HostEntry, Position, TopicEntry, Update
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -54,7 +53,7 @@ class CoordinatorLink:
 
     def __init__(
         self,
-        client: api.CoordinatorCalls,
+        client: CoordinatorCalls,
         attachment: Attachment,
         view: ClusterView,
         counters: RelayCounters,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from treecast.middleware.api.coordinator_client import CoordinatorCalls
+from treecast.middleware.api.coordinator_calls import CoordinatorCalls
 from treecast.middleware.api.entries import Position, Update, decode_change, encode_change
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log

@@ -13,11 +13,8 @@ import grpc.aio
 import pytest
 
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.coordinator_client import (
-    SERVICE,
-    CoordinatorClient,
-    Position,
-)
+from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorClient
+from treecast.middleware.api.entries import Position
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.rpc import OPTIONS
 from treecast.middleware.api.v1 import coordinator_pb2 as pb

@@ -16,7 +16,8 @@ import pytest
 from msgspec.structs import replace
 from tests.postgresql import PostgresServer, both
 
-from treecast.middleware.api.coordinator_client import CoordinatorClient, ViewWanted
+from treecast.middleware.api.coordinator_calls import ViewWanted
+from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.v1 import coordinator_pb2 as pb

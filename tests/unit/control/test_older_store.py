@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.coordinator_client import ViewWanted
+from treecast.middleware.api.coordinator_calls import ViewWanted
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import Position, Update, encode_change
 from treecast.middleware.api.v1 import coordinator_pb2 as pb

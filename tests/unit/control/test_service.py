@@ -12,13 +12,8 @@ import grpc.aio
 import pytest
 
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.coordinator_client import (
-    SERVICE,
-    CoordinatorClient,
-    Position,
-    Update,
-)
-from treecast.middleware.api.entries import Change
+from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorClient
+from treecast.middleware.api.entries import Change, Position, Update
 from treecast.middleware.api.rpc import methods
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.relay.test_definitions import House, Led
 from tests.unit.relay.world import until
 
-from treecast.middleware.api import coordinator_client
+from treecast.middleware.api import coordinator_calls
 from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.lasting import BackOff, lasting
@@ -63,7 +63,7 @@ async def test_the_watch_outlives_an_update_that_cannot_be_taken(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The update is requested again, and nothing is missing in the end."""
-    refused, real = 0, coordinator_client.heard_change
+    refused, real = 0, coordinator_calls.heard_change
 
     def breaks(change):
         nonlocal refused
@@ -72,7 +72,7 @@ async def test_the_watch_outlives_an_update_that_cannot_be_taken(
             raise RuntimeError("a change that is not understood")
         return real(change)
 
-    monkeypatch.setattr(coordinator_client, "heard_change", breaks)
+    monkeypatch.setattr(coordinator_calls, "heard_change", breaks)
     made = await house.definitions.create_topic(NewTopic("t"))
     assert (refused, house.definitions.topics()) == (3, {"t": made})
     assert len(logged(caplog)) == 1
@@ -166,7 +166,7 @@ async def test_the_wish_for_a_view_is_shown_until_the_store_has_it(
     async def refuses(*arguments: object) -> None:
         raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "not now")
 
-    wanted = coordinator_client.ViewWanted("there")
+    wanted = coordinator_calls.ViewWanted("there")
     monkeypatch.setattr(house.client, "hand_in", refuses)
     with pytest.raises(TreecastError, match="not now"):
         await house.link._hand_in(wanted)
