@@ -3,7 +3,7 @@
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
 #   make demo-agents  three RabbitMQ servers at three sites, joined by agents; one cut off, one killed   (DEMO=..., as root)
 #   make demo-pipeline  interests shift, and a pipeline on Spark shortens headers; a picture in out/   (DEMO=...)
-#   make test      all tests, and those of the hot modules again with these compiled   (TEST=tests/x SLOWEST=60)
+#   make test      all tests; unit tests of the hot modules with these compiled   (TEST=tests/x SLOWEST=60)
 #   make nightly   long forms of some tests, which `make test` leaves out
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make advisories  asks an advisory database about the run-time dependencies; needs a network that reaches one

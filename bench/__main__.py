@@ -41,6 +41,7 @@ from bench.options import (
     choose,
     console_for,
     patience,
+    rounds_of,
 )
 from bench.peers.floor import FloorPeer
 from bench.peers.kafka import KafkaBroker, missing_tools
@@ -100,14 +101,7 @@ def kafka(
         found = _peers(names, treecast_python, fsync, Path(folder), console)
         if before_python is not None:
             found.append(TreecastPeer(python=before_python, fsync=fsync, parent=Path(folder), name=EARLIER))
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=0.5 if quick else 2.0,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick)
         context = {
             "comparison": "kafka",
             "rounds": rounds,
@@ -166,14 +160,7 @@ def fabric(
             "seconds": seconds,
             "left out": left_out,
         }
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=0.5 if quick else 2.0,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick)
         run.run()
     rows = report.summarise(run.samples, "", "")
     slow = fabric_comparison.overloaded(rows, chosen)
@@ -231,16 +218,7 @@ def mqtt(
             found.append(TreecastMqttPeer(python=before_python, parent=Path(folder), name=EARLIER))
         loads = [*workloads(seconds, connections), *latencies(mosquitto, rate, seconds, only, console.print)]
         chosen = choose(loads, only, console)
-        settle = 0.5 if quick else 2.0
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=settle,
-            judged=False,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick, judged=False)
         context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
     _finish(run, found, context, out, json, console, "Mosquitto")
@@ -287,16 +265,7 @@ def mqtt_hosts(
         loads = [*comparison.workloads(seconds)]
         loads += comparison.latencies(bridge, rate, seconds, only, console.print)
         chosen = choose(loads, only, console)
-        settle = 0.5 if quick else 1.0
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=settle,
-            judged=False,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick, settle=1.0, judged=False)
         context: dict[str, object] = {"comparison": "mqtt-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -342,16 +311,7 @@ def amqp(
             only,
             console,
         )
-        settle = 0.5 if quick else 2.0
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=settle,
-            judged=False,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick, judged=False)
         context: dict[str, object] = {"comparison": "amqp", "rounds": rounds, "seconds": seconds}
         run.run()
     _finish(run, found, context, out, json, console, comparison.THEIRS)
@@ -384,16 +344,7 @@ def amqp_hosts(
         chosen = choose(
             comparison.host_loads(Path(folder), seconds, rate, only, console.print), only, console
         )
-        settle = 0.5 if quick else 1.0
-        run = Rounds(
-            found,
-            chosen,
-            rounds,
-            settle=settle,
-            judged=False,
-            patience=patience(quick),
-            progress=console.print,
-        )
+        run = rounds_of(found, chosen, rounds, console, quick=quick, settle=1.0, judged=False)
         context: dict[str, object] = {"comparison": "amqp-hosts", "rounds": rounds, "seconds": seconds}
         run.run()
     rows = report.summarise(run.samples, "", "")
@@ -495,14 +446,7 @@ def spark(
         else:
             context["rows"] = rows
             chosen = [spark_comparison.workload(rows, 100, batches, treecast_python)]
-            run = Rounds(
-                found,
-                chosen,
-                rounds,
-                settle=0.5 if quick else 2.0,
-                patience=patience(quick),
-                progress=console.print,
-            )
+            run = rounds_of(found, chosen, rounds, console, quick=quick)
         run.run()
     shown = report.summarise(run.samples, "", "")
     outcome = Outcome(run, found, shown, context, versus.compare(shown, spark_comparison.AGAINST))

@@ -16,6 +16,8 @@ import re
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +32,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 EXCHANGE: Final = "orders"
 KEY: Final = "orders.eu"
 FILTER: Final = "n == 7"
+PATIENCE: Final = 60.0  # seconds
 MOST: Final = 1.5  # % of the topic's bytes: what the design wants
 _SENT = re.compile(r"^treecast_(?:channel|fabric)_sent_bytes_total (\S+)$", re.MULTILINE)
 
@@ -38,6 +41,15 @@ def sent_bytes(daemon: DaemonProcess) -> float:
     """Returns what a daemon has sent to other hosts."""
     with urllib.request.urlopen(f"http://{daemon.admin}/metrics") as answer:  # nosec B310
         return sum(float(one) for one in _SENT.findall(answer.read().decode()))
+
+
+def until(done: Callable[[], object], otherwise: str) -> None:
+    """Waits. Ends the run with a message after a minute."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() > end:
+            raise SystemExit(otherwise)
+        time.sleep(0.02)
 
 
 def channel_to(daemon: DaemonProcess) -> pika.adapters.blocking_connection.BlockingChannel:
@@ -60,17 +72,15 @@ def by_mqtt(hosts: list[DaemonProcess], messages: list[bytes], wanted: int, filt
     for client, host in ((there, hosts[1]), (here, hosts[0])):
         client.connect(*host.address("mqtt"))
         client.loop_start()
-    given = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
+    given = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]  # paho's has no types
     if filter:
         given.UserProperty = ("x-treecast-filter", filter)
     there.subscribe("orders/eu", qos=1, properties=given)
-    while not confirmed:
-        time.sleep(0.01)
+    until(lambda: confirmed, "the subscription is not confirmed")
     before = sent_bytes(hosts[0])
     for body in messages:
         here.publish("orders/eu", body, qos=1).wait_for_publish()
-    while len(got) < wanted:
-        time.sleep(0.05)
+    until(lambda: len(got) >= wanted, f"of {wanted} messages some did not come to the client")
     after = sent_bytes(hosts[0])
     for client in (there, here):
         client.disconnect()
@@ -90,10 +100,13 @@ def by_amqp(hosts: list[DaemonProcess], name: str, messages: list[bytes], wanted
     before = sent_bytes(hosts[0])
     for body in messages:
         here.basic_publish(EXCHANGE, KEY, body)
-    while (got := there.queue_declare(name, passive=True).method.message_count) < wanted:
-        time.sleep(0.05)
+
+    def ready() -> int:
+        return int(there.queue_declare(name, passive=True).method.message_count)
+
+    until(lambda: ready() >= wanted, f"of {wanted} messages some did not come to queue {name}")
     after = sent_bytes(hosts[0])
-    if got != wanted:
+    if (got := ready()) != wanted:
         raise AssertionError(f"queue {name} has {got} messages instead of {wanted}")
     there.queue_delete(name)
     here.connection.close()
@@ -107,25 +120,24 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1000, help="bytes of a message")
     given = parser.parse_args()
     messages = bodies(given.messages, given.size)
-    with tempfile.TemporaryDirectory() as folder:
-        first = DaemonProcess(Path(folder) / "a", ("--name", "a", "--fabric", "127.0.0.1:0")).start()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        first = DaemonProcess(folder / "a", ("--name", "a", "--fabric", "127.0.0.1:0")).start()
+        stack.callback(first.stop)
         token = ("--join-token", f"@{first.data / 'join-token'}")
         flags = ("--name", "b", "--fabric", "127.0.0.1:0", "--join", first.control, *token)
-        second = DaemonProcess(Path(folder) / "b", flags).start()
-        try:
-            channel = channel_to(first)
-            channel.exchange_declare(EXCHANGE, "topic", durable=True)
-            channel.connection.close()
-            hosts, few = [first, second], len(messages) // 100
-            tell(
-                "AMQP",
-                by_amqp(hosts, "all", messages, len(messages), ""),
-                by_amqp(hosts, "some", messages, few, FILTER),
-            )
-            tell("MQTT", by_mqtt(hosts, messages, len(messages), ""), by_mqtt(hosts, messages, few, FILTER))
-        finally:
-            second.stop()
-            first.stop()
+        second = DaemonProcess(folder / "b", flags).start()
+        stack.callback(second.stop)
+        channel = channel_to(first)
+        channel.exchange_declare(EXCHANGE, "topic", durable=True)
+        channel.connection.close()
+        hosts, few = [first, second], len(messages) // 100
+        tell(
+            "AMQP",
+            by_amqp(hosts, "all", messages, len(messages), ""),
+            by_amqp(hosts, "some", messages, few, FILTER),
+        )
+        tell("MQTT", by_mqtt(hosts, messages, len(messages), ""), by_mqtt(hosts, messages, few, FILTER))
     print(f"the design wants at most {MOST} %")
 
 

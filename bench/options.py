@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,9 @@ import typer
 from rich.console import Console
 
 from bench.core.measure import Workload
+from bench.core.peer import Peer
 from bench.core.quiet import PATIENCE
+from bench.core.rounds import Rounds
 
 RoundsOption = Annotated[int, typer.Option(min=1, help="how often each peer takes its turn")]
 SizeOption = Annotated[list[int] | None, typer.Option(help="record sizes; default 100 and 1024")]
@@ -60,3 +63,19 @@ def choose(workloads: list[Workload[Any]], only: list[str] | None, console: Cons
 def patience(quick: bool) -> float:
     """Returns how long each turn waits for a quiet machine: not at all where it is only seen to run."""
     return 0.0 if quick else PATIENCE
+
+
+def rounds_of(
+    peers: Sequence[Peer],
+    workloads: Sequence[Workload[Any]],
+    count: int,
+    console: Console,
+    *,
+    quick: bool,
+    settle: float = 2.0,
+    judged: bool = True,
+) -> Rounds:
+    """Returns the rounds of a comparison. `settle`: seconds between turns, which the quick form shortens."""
+    pause = 0.5 if quick else settle
+    how = patience(quick)
+    return Rounds(peers, workloads, count, settle=pause, judged=judged, patience=how, progress=console.print)
