@@ -95,6 +95,9 @@ class Hashing(Struct, frozen=True):
         return topics.hashed(text, self.key) if self.all and text else text
 
 
+PLAIN: Final = Hashing()
+
+
 class Reporter:
     """The intervals of one run of a host, from 1. `zone`: of the host; empty: none."""
 
@@ -104,7 +107,7 @@ class Reporter:
         boot: int,
         counting: Counting,
         now: float,
-        hashing: Hashing = Hashing(),  # noqa: B008  # it cannot be changed
+        hashing: Hashing = PLAIN,
         zone: str = "",
     ) -> None:
         self._host = host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,87 +36,77 @@ class Report(Struct, frozen=True):
 
     def lists(self) -> Iterator[Listed]:
         """Yields (title, columns, rows) for people."""
-        found = self.tables
-        yield (
-            "talkers",
-            ("talkers", "place", "name", "count", "share"),
-            [(r["kind"], r["place"], r["name"], r["count"], f"{r['share']:.1%}") for r in found[t.TALKERS]],
-        )
-        yield (
-            "streams that nobody reads",
-            ("unread", "publisher", "records"),
-            [(r["stream"], r["publisher"], r["addressed"]) for r in found[t.UNREAD]],
-        )
-        yield (
-            "hosts that fall behind",
-            ("behind", "waiting", "share", "seconds"),
-            [(r["host"], r["waiting"], f"{r['share']:.1%}", _seconds(r["seconds"])) for r in found[t.BEHIND]],
-        )
-        yield ("hosts that were missing", ("missing",), [(r["host"],) for r in found[t.MISSING]])
-        yield (
-            "changes of receivers",
-            ("publisher", "receivers", "joined", "left", "jaccard", "half-life"),
-            [
-                (
-                    r["publisher"],
-                    r["receivers"],
-                    r["joined"],
-                    r["left"],
-                    f"{r['jaccard']:.2f}",
-                    _seconds(r["half_life_s"]),
-                )
-                for r in found[t.CHURN]
-            ],
-        )
-        yield (
-            "links",
-            ("link", "network", "kbit/s", "share"),
-            [
-                (r["link"], r["network"], f"{r['bits_per_s'] / 1e3:.1f}", f"{r['share']:.1%}")
-                for r in found[t.LINKS]
-            ],
-        )
-        yield (
-            "filters",
-            ("filter", "at origin", "for host", "messages", "saves", "share", "ms here"),
-            [
-                (
-                    r["filter"] or f"{r['filters']} filters",
-                    r["origin"],
-                    r["host"],
-                    r["messages"],
-                    r["saved_bytes"],
-                    f"{r['share']:.1%}",
-                    f"{r['cpu_us'] / 1000:.1f}",
-                )
-                for r in found[t.FILTERS]
-            ],
-        )
-        yield (
-            "clients that moved",
-            ("client", "from", "to", "pattern"),
-            [(r["client"][:12], r["source"], r["target"], r["pattern"]) for r in found[t.MOVES]],
-        )
-        yield (
-            "streams that were repaired",
-            ("repaired", "publisher", "again", "lost", "share", "bytes"),
-            [
-                (
-                    r["stream"],
-                    r["publisher"],
-                    r["repaired"] + r["replayed"],
-                    r["lost"],
-                    f"{r['share']:.2%}",
-                    r["bytes"],
-                )
-                for r in found[t.REPAIRS]
-            ],
-        )
-        yield "forecasts", ("forecast",), [(r["text"],) for r in found[t.FORECAST] if r["text"]]
+        for title, columns, table, cells in _LISTS:
+            yield title, columns, [cells(row) for row in self.tables[table]]
+        foretold: list[Sequence[Any]] = [(row["text"],) for row in self.tables[t.FORECAST] if row["text"]]
+        yield "forecasts", ("forecast",), foretold
 
 
 def _seconds(value: float | None) -> str:
     return "none" if value is None else f"{value:.0f} s"
+
+
+# Title, columns, table, and the cells of a row.
+_LISTS: Final[tuple[tuple[str, Sequence[str], str, Callable[[Row], Sequence[Any]]], ...]] = (
+    (
+        "talkers",
+        ("talkers", "place", "name", "count", "share"),
+        t.TALKERS,
+        lambda r: (r["kind"], r["place"], r["name"], r["count"], f"{r['share']:.1%}"),
+    ),
+    (
+        "streams that nobody reads",
+        ("unread", "publisher", "records"),
+        t.UNREAD,
+        lambda r: (r["stream"], r["publisher"], r["addressed"]),
+    ),
+    (
+        "hosts that fall behind",
+        ("behind", "waiting", "share", "seconds"),
+        t.BEHIND,
+        lambda r: (r["host"], r["waiting"], f"{r['share']:.1%}", _seconds(r["seconds"])),
+    ),
+    ("hosts that were missing", ("missing",), t.MISSING, lambda r: (r["host"],)),
+    (
+        "changes of receivers",
+        ("publisher", "receivers", "joined", "left", "jaccard", "half-life"),
+        t.CHURN,
+        lambda r: (
+            *(r["publisher"], r["receivers"], r["joined"], r["left"]),
+            *(f"{r['jaccard']:.2f}", _seconds(r["half_life_s"])),
+        ),
+    ),
+    (
+        "links",
+        ("link", "network", "kbit/s", "share"),
+        t.LINKS,
+        lambda r: (r["link"], r["network"], f"{r['bits_per_s'] / 1e3:.1f}", f"{r['share']:.1%}"),
+    ),
+    (
+        "filters",
+        ("filter", "at origin", "for host", "messages", "saves", "share", "ms here"),
+        t.FILTERS,
+        lambda r: (
+            *(r["filter"] or f"{r['filters']} filters", r["origin"], r["host"], r["messages"]),
+            *(r["saved_bytes"], f"{r['share']:.1%}", f"{r['cpu_us'] / 1000:.1f}"),
+        ),
+    ),
+    (
+        "clients that moved",
+        ("client", "from", "to", "pattern"),
+        t.MOVES,
+        lambda r: (r["client"][:12], r["source"], r["target"], r["pattern"]),
+    ),
+    (
+        "streams that were repaired",
+        ("repaired", "publisher", "again", "lost", "share", "bytes"),
+        t.REPAIRS,
+        lambda r: (
+            *(r["stream"], r["publisher"], r["repaired"] + r["replayed"], r["lost"]),
+            *(f"{r['share']:.2%}", r["bytes"]),
+        ),
+    ),
+)
 
 
 class Windows:
