@@ -160,17 +160,20 @@ class Trust:
 
     def read_again(self) -> None:
         """Reads this host's certificate again, after it was renewed. New connections use it, also those of
-        listeners that are open; whoever holds credentials of its own is told. Raises TreecastError.
+        listeners that are open; if it is another one, whoever holds credentials of its own is told. Raises
+        TreecastError.
         """
         found = self._own()
         if (found.cluster_id, found.name) != (self.identity.cluster_id, self.identity.name):
             raise _unusable(self.folder, f"{files.HOST_CERTIFICATE} is of {found.words} now")
         self._made_server()  # a certificate that does not fit its key is found here, and not in living ones
+        renewed = found.serial != self.identity.serial
         self.identity, self._seen = found, self._stamp()
         for one in self._living:
             self._load(one)
-        for tell in list(self.on_renewed):
-            tell()
+        if renewed:  # by SIGHUP the same is read again
+            for tell in list(self.on_renewed):
+                tell()
 
     def _made_server(self) -> ssl.SSLContext:
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
