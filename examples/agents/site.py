@@ -104,7 +104,10 @@ class Site:
     # --- the server
 
     def start_mapper(self) -> None:
-        self._server.start_mapper()
+        try:
+            self._server.start_mapper()
+        except RuntimeError as error:
+            raise Amiss(str(error)) from None
 
     def start_server(self) -> None:
         """Starts the server; does not wait."""

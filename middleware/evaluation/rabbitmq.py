@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 AMQP, MANAGEMENT = 5672, 15672  # ports of a server in a lab
 _MAPPER, _NODES = 4369, 25672
+_MAPPER_SECONDS = 30.0
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The real script on Debian; the one on the PATH changes user and directory first.
@@ -135,9 +137,16 @@ class LabServer:
         return self._folder / f"server-{self.host}.log"
 
     def start_mapper(self) -> None:
-        """Starts the port mapper, once for all runs of the server."""
-        with (self._folder / f"epmd-{self.host}.log").open("ab") as log:
+        """Starts the port mapper, once for all runs of the server, which ends where it does not answer.
+        Returns when it does. Raises RuntimeError."""
+        output = self._folder / f"epmd-{self.host}.log"
+        with output.open("ab") as log:
             self._lab.start(self.host, "epmd", "-address", "127.0.0.1", stdout=log, stderr=log)
+        end = time.monotonic() + _MAPPER_SECONDS
+        while not inside(self._lab.namespace(self.host), lambda: _takes(_MAPPER)):
+            if time.monotonic() > end:
+                raise RuntimeError(f"the port mapper of {self.host} does not answer; see {output}")
+            time.sleep(0.02)
 
     def start(self) -> None:
         """Starts the server; does not wait."""

@@ -105,8 +105,8 @@ class Federated(Deployment):
             self.declare(host, exchange)
         host, port = self.sites.lab.ipv6(publisher), 5672
         value: dict[str, Any] = {"uri": f"amqp://{USER}:{USER}@[{host}]:{port}", **_LINK}
-        policy = {"pattern": f"^{exchange}$", "apply-to": "exchanges"}
-        policy["definition"] = {"federation-upstream": _UPSTREAM}  # type: ignore[assignment]
+        definition = {"federation-upstream": _UPSTREAM}
+        policy = {"pattern": f"^{exchange}$", "apply-to": "exchanges", "definition": definition}
         for one in scenario.hosts[1:]:
             self.put(one, f"parameters/federation-upstream/{_VHOST}/{_UPSTREAM}", {"value": value})
             self.put(one, f"policies/{_VHOST}/{_POLICY}", policy)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from treecast.middleware.routing.network import Network, build
 
-from ..figure import Check, Figure, NotMeasured, Options, Plot, Result, Row, Table, Task
+from ..figure import Check, Figure, Options, Plot, Result, Row, Table, Task
 from .fig9 import by_scale, losses, lower, of
-from .scenarios import GRACE, MODES, TREECAST, Scenario, Trial, Wires
+from .scenarios import GRACE, MODES, TREECAST, Scenario, Trial, Wires, chosen, rows_of
 
 # Size in KB and the interval in ms: Fig. 8b, whose first five have one interval.
 _LOADS: tuple[tuple[str, float, float], ...] = (
@@ -55,10 +55,7 @@ def scenarios(options: Options) -> tuple[Scenario, ...]:
         )
         for name, kb, interval in _LOADS
     ]
-    names = [one.name for one in found]
-    if wrong := [name for name in options.scenarios if name not in names]:
-        raise NotMeasured(f"--scenario {wrong[0]!r}: expected {', '.join(names)}")
-    return tuple([one for one in found if not options.scenarios or one.name in options.scenarios])
+    return chosen(found, options)
 
 
 def points(options: Options) -> Sequence[tuple[Any, ...]]:
@@ -67,12 +64,8 @@ def points(options: Options) -> Sequence[tuple[Any, ...]]:
 
 
 def work(options: Options, task: Task) -> list[Row]:
-    from .trial import run  # here: it needs the extra `lab`
-
-    (mode,) = task.point
     seconds = QUICK_SECONDS if options.quick else SECONDS
-    trial = Trial(network(), LINK, scenarios(options), CENTER, seconds)
-    return [{**row, "run": task.run} for row in run(trial, mode)]
+    return rows_of(Trial(network(), LINK, scenarios(options), CENTER, seconds), task)
 
 
 def finish(options: Options, rows: list[Row]) -> Result:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from treecast.middleware.routing.topologies import isp
 
-from ..figure import Check, Figure, NotMeasured, Options, Plot, Result, Row, Table, Task
-from .scenarios import ACTIVE, FEDERATED, GRACE, MODES, TREECAST, Scenario, Trial, Wires
+from ..figure import Check, Figure, Options, Plot, Result, Row, Table, Task
+from .scenarios import ACTIVE, FEDERATED, GRACE, MODES, TREECAST, Scenario, Trial, Wires, chosen, rows_of
 
 _ALL = tuple(range(2, 11))
 _MOST = (2, 3, 5, 7, 10, 8, 4)
@@ -47,10 +47,7 @@ def scenarios(options: Options) -> tuple[Scenario, ...]:
         )
         for name, publisher, subscribers, kb, mbit, scale in _TABLE
     ]
-    names = [one.name for one in found]
-    if wrong := [name for name in options.scenarios if name not in names]:
-        raise NotMeasured(f"--scenario {wrong[0]}: expected {', '.join(names)}")
-    return tuple([one for one in found if not options.scenarios or one.name in options.scenarios])
+    return chosen(found, options)
 
 
 def points(options: Options) -> Sequence[tuple[Any, ...]]:
@@ -59,12 +56,8 @@ def points(options: Options) -> Sequence[tuple[Any, ...]]:
 
 
 def work(options: Options, task: Task) -> list[Row]:
-    from .trial import run  # here: it needs the extra `lab`
-
-    (mode,) = task.point
     seconds = QUICK_SECONDS if options.quick else SECONDS
-    trial = Trial(isp(), LINK, scenarios(options), CENTER, seconds)
-    return [{**row, "run": task.run} for row in run(trial, mode)]
+    return rows_of(Trial(isp(), LINK, scenarios(options), CENTER, seconds), task)
 
 
 def finish(options: Options, rows: list[Row]) -> Result:

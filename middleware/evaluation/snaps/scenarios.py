@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from treecast.middleware.routing.network import Network
+
+from ..figure import NotMeasured, Options, Row, Task
 
 CLASSIC, FEDERATED, TREECAST = "classic", "federated", "treecast"
 MODES: Final = (CLASSIC, FEDERATED, TREECAST)
@@ -52,3 +55,21 @@ class Trial(Struct, frozen=True):
         used = {host for scenario in self.scenarios for host in scenario.hosts}
         names = [self.network.names[node] for node in self.network.hosts]
         return [name for name in names if name in used]
+
+
+def chosen(found: Sequence[Scenario], options: Options) -> tuple[Scenario, ...]:
+    """Returns the scenarios that are asked for, by default all. Raises NotMeasured for one that is not
+    there.
+    """
+    names = [one.name for one in found]
+    if wrong := [name for name in options.scenarios if name not in names]:
+        raise NotMeasured(f"--scenario {wrong[0]!r}: expected {', '.join(names)}")
+    return tuple([one for one in found if not options.scenarios or one.name in options.scenarios])
+
+
+def rows_of(trial: Trial, task: Task) -> list[Row]:
+    """Returns the rows of a task, whose point is the mode in which the trial is run."""
+    from .trial import run  # here: it needs the extra `lab`
+
+    (mode,) = task.point
+    return [{**row, "run": task.run} for row in run(trial, mode)]

@@ -147,10 +147,11 @@ class Sites:
             address = self.lab.ipv6(host)
             server = LabServer(self.lab, host, self._folder, definitions, PLUGINS, address, MACHINE)
             self._servers[host] = server
-            server.start_mapper()
-        time.sleep(1.0)  # a server ends where its port mapper does not answer
-        for host in hosts:
-            self._servers[host].start()
+            try:
+                server.start_mapper()
+            except RuntimeError as error:
+                raise Failed(str(error)) from None
+            server.start()
         for host in hosts:
             server = self._servers[host]
             wait_until(server.serves, f"the server of {host} does not start; see {server.log}")
