@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.power import Power
-from tests.unit.queues.test_restoring import Site
+from tests.unit.queues.site import Site
 
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.storage.block_log import SyncTicket
