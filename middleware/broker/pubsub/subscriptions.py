@@ -252,6 +252,7 @@ class Recorder(Subscriber):
         self.refusal: Fault | None = None
 
     def records(self, topic: bytes) -> bool:
+        """Returns whether a topic is recorded. Each recorder has its own answer."""
         raise NotImplementedError
 
     def wanted(self, wish: Wish, wanted: bool) -> None:
