@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from treecast.middleware.routing.network import Network
 
-from ..figure import NotMeasured, Options, Row, Task
+from ..figure import NotMeasured, Options
 
 CLASSIC, FEDERATED, TREECAST = "classic", "federated", "treecast"
 MODES: Final = (CLASSIC, FEDERATED, TREECAST)
@@ -65,11 +65,3 @@ def chosen(found: Sequence[Scenario], options: Options) -> tuple[Scenario, ...]:
     if wrong := [name for name in options.scenarios if name not in names]:
         raise NotMeasured(f"--scenario {wrong[0]!r}: expected {', '.join(names)}")
     return tuple([one for one in found if not options.scenarios or one.name in options.scenarios])
-
-
-def rows_of(trial: Trial, task: Task) -> list[Row]:
-    """Returns the rows of a task, whose point is the mode in which the trial is run."""
-    from .trial import run  # here: it needs the extra `lab`
-
-    (mode,) = task.point
-    return [{**row, "run": task.run} for row in run(trial, mode)]

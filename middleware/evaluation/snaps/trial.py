@@ -21,7 +21,7 @@ from treecast.agents.rabbitmq.connection import CallRefused, ConnectionLost
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.dataplane.lab.lab import Lab, LabError
 
-from ..figure import NotMeasured, Row
+from ..figure import NotMeasured, Row, Task
 from ..rabbitmq import missing
 from .deployments import DEPLOYMENTS, Deployment
 from .ends import SMALLEST, WARM, Publisher, Subscriber
@@ -43,6 +43,12 @@ _LOOK: Final = 0.05  # seconds
 _APART: Final = 1 << 24  # between the numbers of two scenarios
 _WARMED: Final = 3  # messages at each subscriber, while all travel as they are to
 _MBIT: Final = 1e6
+
+
+def rows_of(trial: Trial, task: Task) -> list[Row]:
+    """Returns the rows of a task, whose point is the mode in which the trial is run."""
+    (mode,) = task.point
+    return [{**row, "run": task.run} for row in run(trial, mode)]
 
 
 def run(trial: Trial, mode: str) -> list[Row]:
