@@ -141,7 +141,7 @@ def test_a_loss_that_nobody_can_measure_is_named_until_an_operator_accepts_it(cl
     until(lambda: cluster.standing("t", 0)["state"] == "led")
     (lost,) = cluster.standing("t", 0)["lost"]
     assert (lost["first"], lost["unknown"], lost["accepted"]) == (0, True, False)
-    assert checks(cluster) == [1, 1, 1]
+    until(lambda: checks(cluster) == [1, 1, 1])
     for host in ("host-1", "host-3"):
         assert any("nobody knows how many" in problem for problem in problems(cluster, host))
     assert "unknown" in cluster.ran("host-3", "streams").out
