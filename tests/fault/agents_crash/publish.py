@@ -25,10 +25,6 @@ FILLER = b"x" * 200  # bytes of each message beside its number
 PAUSE = 0.2  # seconds until the next attempt to connect
 
 
-class Ended(Exception):
-    """SIGTERM has come."""
-
-
 @contextlib.contextmanager
 def connected(user: str) -> Iterator[BlockingChannel]:
     log_in = pika.PlainCredentials(user, user)
@@ -46,25 +42,28 @@ def connected(user: str) -> Iterator[BlockingChannel]:
 
 
 def publish(exchange: str, first: int, file: Path, user: str) -> None:
+    ended = False
+
+    # It raises nothing: raised while pika works, an exception may be swallowed there, and with it a confirm
+    # for which pika then waits for ever.
     def end(number: int, frame: FrameType | None) -> None:
-        raise Ended
+        nonlocal ended
+        ended = True
 
     signal.signal(signal.SIGTERM, end)
     next_number, durable = first, pika.BasicProperties(delivery_mode=2)
     with file.open("a", buffering=1) as confirmed:
-        try:
-            while True:
-                try:
-                    with connected(user) as channel:
-                        while True:
-                            number, next_number = next_number, next_number + 1
-                            body = b"%d %s" % (number, FILLER)
-                            channel.basic_publish(exchange, f"sensor.{number % 7}.heat", body, durable)
-                            confirmed.write(f"{number}\n")
-                except (AMQPError, OSError):
-                    time.sleep(PAUSE)
-        except Ended:
-            confirmed.write(f"end {next_number}\n")
+        while not ended:
+            try:
+                with connected(user) as channel:
+                    while not ended:
+                        number, next_number = next_number, next_number + 1
+                        body = b"%d %s" % (number, FILLER)
+                        channel.basic_publish(exchange, f"sensor.{number % 7}.heat", body, durable)
+                        confirmed.write(f"{number}\n")
+            except (AMQPError, OSError):
+                time.sleep(PAUSE)
+        confirmed.write(f"end {next_number}\n")
 
 
 if __name__ == "__main__":
