@@ -105,14 +105,17 @@ class Bindings:
         exchange.unbind(binding)
         self._forget(exchange.name, binding)
         self._router.changed()
-        destination, key, _ = binding
-        if exchange.durable:
-            kind = "exchange" if destination.is_exchange else "queue"
-            self._ledger.recorder.unbound(exchange.name, kind, destination.name, key, arguments)
+        self._record_unbound(exchange, binding, arguments)
         self._share_unbound(exchange.name, binding, arguments)
         unused = exchange.auto_delete and not exchange.bindings and exchange.name in self._router.exchanges
         if unused and self._ledger.sharing.ends(exchange.name):
             self.end_exchange(exchange)
+
+    def _record_unbound(self, exchange: Exchange, binding: Binding, arguments: Mapping[str, object]) -> None:
+        destination, key, _ = binding
+        if exchange.durable:
+            kind = "exchange" if destination.is_exchange else "queue"
+            self._ledger.recorder.unbound(exchange.name, kind, destination.name, key, arguments)
 
     def _share_unbound(self, source: bytes, binding: Binding, arguments: Mapping[str, object]) -> None:
         destination, key, _ = binding
@@ -138,10 +141,19 @@ class Bindings:
         del self._router.exchanges[exchange.name]
         self._router.changed()
         for binding in list(exchange.bindings):
+            arguments = exchange.bindings[binding]
             self._forget(exchange.name, binding)
-            self._share_unbound(exchange.name, binding, exchange.bindings[binding])
+            self._record_unbound(exchange, binding, arguments)  # or an exchange of that name would get it
+            self._share_unbound(exchange.name, binding, arguments)
         self._ledger.deleted("exchange", exchange.name, durable=exchange.durable)
         self.end_all(Destination(exchange.name, True))
+
+    def stored_elsewhere(self, destination: Destination) -> None:
+        """The queue is another host's from now on, which stores its bindings; they stay as they are here."""
+        for source, binding in self.of(destination):
+            exchange = self._router.exchanges.get(source)
+            if exchange is not None and binding in exchange.bindings:
+                self._record_unbound(exchange, binding, exchange.bindings[binding])
 
     def of(self, destination: Destination) -> list[tuple[bytes, Binding]]:
         """Returns (source, binding) of all bindings to `destination`."""

@@ -18,6 +18,7 @@ from .any_queue import AnyQueue
 from .bindings import Bindings
 from .consumers import Consumer
 from .deaths import Death
+from .exchange import Destination
 from .exchange_definitions import ExchangeDefinitions
 from .ledger import Ledger
 from .message import Part, Run
@@ -207,6 +208,7 @@ class VirtualHost:
             queue.release(part)
         queue.delete()
         if queue.durable:
+            self.bindings.stored_elsewhere(Destination(queue.name, False))
             self.ledger.recorder.deleted("queue", queue.name)
         return found
 

@@ -67,6 +67,31 @@ def test_changes_are_pending_until_they_are_written(tmp_path: Path) -> None:
     site.store.close()
 
 
+def test_bindings_of_a_deleted_exchange_do_not_come_back_with_its_name(site: Site) -> None:
+    site.queue()
+    exchanges = site.vhost.exchange_definitions
+    exchanges.declare(b"x", "direct")
+    exchanges.declare(b"y", "fanout")
+    site.vhost.bindings.bind(b"x", Destination(b"q", False), b"old")
+    site.vhost.bindings.bind(b"x", Destination(b"y", True), b"old")
+    site.vhost.bindings.bind(b"y", Destination(b"x", True), b"")
+    exchanges.delete(b"x")
+    assert not site.journal.bound  # also if nobody declares it again: the log does not grow by them
+    exchanges.declare(b"x", "direct")
+    site.store.flush()
+    site.kill()
+    assert site.vhost.exchanges[b"x"].bindings == {}
+    assert site.vhost.exchanges[b"y"].bindings == {}
+
+
+def test_bindings_of_a_queue_that_moved_are_stored_where_it_is(site: Site) -> None:
+    queue = site.queue()
+    site.vhost.bindings.bind(b"amq.direct", Destination(b"q", False), b"k")
+    site.vhost.displace(queue, site.now)
+    assert not site.journal.bound
+    assert len(site.vhost.exchanges[b"amq.direct"].bindings) == 1
+
+
 def test_filters_of_bindings_are_there_again(site: Site) -> None:
     site.queue()
     site.vhost.exchange_definitions.declare(b"x", "topic")
