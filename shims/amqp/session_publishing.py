@@ -240,11 +240,10 @@ class Transactions:
         # Taken out first: an error in the middle must not leave a transaction that a second commit would
         # publish again.
         publishes, transaction.publishes = transaction.publishes, []
-        settling, transaction.settling = transaction.settling, []
         refused = [self._publishing.hand_over(run, mandatory, now) for run, mandatory in publishes]
-        # After the publishes: if one of them raises, nothing is settled.
-        for how, given in settling:
-            self._settling.settle(given, how, now)
+        # After the publishes: if one of them raises, nothing is settled, and all goes back with the channel.
+        settling, transaction.settling = transaction.settling, []
+        self._settling.settle_each(settling, now)
         if any(refused):
             raise AmqpError(codec.PRECONDITION_FAILED, "partial tx completion")
         self._context.send(commands.Tx.CommitOk())

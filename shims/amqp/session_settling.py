@@ -6,12 +6,24 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import AnyQueue, Consumer, Part, QueueType, Run, unsupported
+from treecast.middleware.broker.queues import (
+    AnyQueue,
+    Consumer,
+    Part,
+    QueueType,
+    Run,
+    text,
+    unsupported,
+)
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import codec
 from .codec import AmqpError
 from .session_state import ChannelContext
 from .session_unsettled import Given, Unsettled
+
+_log = Log("treecast.amqp")
 
 _SETTLE: Final = 0
 _REJECT: Final = 1
@@ -87,9 +99,11 @@ class Settling:
         self._settle_all(taken, how, now)
 
     def _returnable(self, taken: list[Given], what: str) -> None:
-        """Refuses to return or reject messages of streams."""
+        """Refuses to return or reject messages of streams. All stay unsettled then: those of other queues go
+        back as the channel ends."""
         for given in taken:
             if given.queue.arguments.type is QueueType.STREAM:
+                self.unsettled.put_back(taken)
                 raise unsupported(what, "stream queues", given.queue, self._context.vhost.name)
 
     def _settle_all(self, taken: list[Given], how: int, now: float) -> None:
@@ -98,8 +112,19 @@ class Settling:
         if self._transaction.open:
             self._transaction.settling += [(how, given) for given in taken]
         else:
-            for given in taken:
+            self.settle_each([(how, given) for given in taken], now)
+
+    def settle_each(self, settling: list[tuple[int, Given]], now: float) -> None:
+        """Settles deliveries that were taken out. If one raises, it and those behind it are unsettled again:
+        they go back with the channel, and would otherwise be nobody's."""
+        done = 0
+        try:
+            for how, given in settling:
                 self.settle(given, how, now)
+                done += 1
+        except Exception:
+            self.unsettled.put_back([given for _, given in settling[done:]])
+            raise
 
     def settle(self, given: Given, how: int, now: float) -> None:
         queue, part, consumer = given.queue, given.part, given.consumer
@@ -124,12 +149,14 @@ class Settling:
             raise AmqpError(codec.NOT_IMPLEMENTED, "requeue=false")
         taken = self.unsettled.clear()
         self._returnable(taken, "basic.recover")
-        for given in taken:
-            self.settle(given, _REQUEUE, now)
+        self.settle_each([(_REQUEUE, given) for given in taken], now)
 
     def release(self, now: float) -> None:
         """Returns the unsettled messages as failed deliveries. The caller pumps their queues."""
         unsettled = [given for _, given in self._transaction.settling] + self.unsettled.clear()
         self._transaction.settling = []
         for given in unsettled:
-            self.settle(given, _FAIL, now)
+            try:
+                self.settle(given, _FAIL, now)
+            except TreecastError as error:  # the disk does not read it: it is there after a restart
+                _log.error("a message cannot be returned", queue=text(given.queue.name), error=error)

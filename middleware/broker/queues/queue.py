@@ -333,17 +333,21 @@ class MessageQueue(AnyQueue):
         self._gone(part, offset, count)
 
     def reject(self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float) -> None:
+        rejected = self._loaded(part).section(
+            offset, count
+        )  # first: if the disk refuses, nothing has changed
         self._unhand(part, count, consumer)
-        self._give_up(self._loaded(part).section(offset, count), deaths.REJECTED, now)
+        self._give_up(rejected, deaths.REJECTED, now)
 
     def requeue(
         self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float, *, failed: bool
     ) -> None:
-        self._unhand(part, count, consumer)
         if self.deleted:
+            self._unhand(part, count, consumer)
             self._gone(part, offset, count)
             return
-        back = self._loaded(part).section(offset, count)
+        back = self._loaded(part).section(offset, count)  # first: if the disk refuses, nothing has changed
+        self._unhand(part, count, consumer)
         back.redelivered = True
         back.deliveries += failed
         limit = self.arguments.delivery_limit
