@@ -201,16 +201,13 @@ class Connection:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
+    @property
+    def _waits(self) -> bool:
+        """Whether nothing is read from the client now."""
+        return self._held or self._short or self._throttled or self.state.held or self.session.rests
+
     def _read_on(self) -> None:
-        if (
-            not self._held
-            and not self._short
-            and not self._throttled
-            and not self.state.held
-            and not self.session.rests
-            and self._transport is not None
-            and not self._transport.is_closing()
-        ):
+        if not self._waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -301,6 +298,8 @@ class Connection:
                 self.abort()
                 return 0.0
             return now + _SOON
+        if self._waits:  # its heartbeats are in the socket: RabbitMQ counts none of a client that it blocks
+            self.session.heartbeats.last_in = now
         at = self.session.tick(now)
         if self.state.failure and self.state.phase == session_table.CLOSED:
             self.abort()  # heartbeats were missed: the client will not read a reason

@@ -210,6 +210,7 @@ class Connection:
         self._read_on()
 
     def _pause(self) -> None:
+        self.session.connection.paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -233,6 +234,10 @@ class Connection:
         # Each reason to wait is kept by itself: when one ends, another may still hold.
         waits = self._held or self._short or self.session.suspended or checking or self._throttled
         if not waits and self._transport is not None and not self._transport.is_closing():
+            connection = self.session.connection
+            if connection.paused:  # what it has sent meanwhile is still to be read
+                connection.paused = False
+                connection.last_activity = self._loop.time()
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:

@@ -16,7 +16,8 @@ from .session_state import SessionState
 class ConnectionState:
     """One connection. `state` is None until CONNECT. `last_activity` is when the last packet came,
     `idle_seconds` how long none may come, 0.0 for any time. `bridge`: the client is another broker.
-    `rights`: those of its user. `certified`: the user whom its certificate names, "" if none.
+    `paused`: nothing is read from the client now. `rights`: those of its user. `certified`: the user whom its
+    certificate names, "" if none.
     """
 
     def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge, now: float, identities: Identities) -> None:
@@ -24,6 +25,7 @@ class ConnectionState:
         self.state: SessionState | None = None
         self.last_activity = now
         self.idle_seconds = 0.0
+        self.paused = False
         self.address = ""  # of the client, as the limits on log-ins count it
         self.certified = ""
         self.bridge = False

@@ -330,9 +330,11 @@ class Sessions:
             self.fail(late, unknown, now)
             self._new.pop(late, None)
         for connection in self._idle.take(now):
-            at = connection.last_activity + connection.idle_seconds
             if connection.output.closing:
                 continue
+            if connection.paused:  # its packets are in the socket: it is not the one that is silent
+                connection.last_activity = now
+            at = connection.last_activity + connection.idle_seconds
             if at > now:
                 self.watch_idle(connection, at)
             else:

@@ -231,6 +231,23 @@ async def test_publishers_wait_while_there_is_an_alarm(face: AmqpFace) -> None:
     await client.close()
 
 
+async def test_who_is_not_read_misses_no_heartbeats(face: AmqpFace) -> None:
+    """A publisher that waits for an alarm's end sends heartbeats, which stay in its socket."""
+    client = await Client.reach(face)
+    await client.log_in(heartbeat=60)
+    await client.ask(commands.Channel.Open(), 1)
+    (connection,) = face.connections
+    connection.pause_reading()
+    later = face.loop.time() + 200
+    assert connection.look(later) > later
+    assert connection.state.failure == ""
+    connection.resume_reading()
+    assert connection.look(later + 100) > later
+    assert connection.look(later + 121) == 0.0
+    assert connection.state.failure == "missed heartbeats from client, timeout: 60s"
+    await client.close()
+
+
 async def test_what_is_promised_waits_for_the_store_and_is_not_said_where_it_refuses(face: AmqpFace) -> None:
     client = await Client.reach(face)
     await client.log_in()

@@ -300,3 +300,19 @@ async def test_who_sends_much_is_read_from_once_in_a_turn(site: Site) -> None:
     connection.resume_reading()
     assert transport.reading
     connection.connection_lost(None)
+
+
+async def test_who_is_not_read_is_not_silent(site: Site) -> None:
+    """While other hosts do not keep up, or a quota is used up, what a client sends stays in its socket."""
+    connection, transport = Connection(site.face), ReadTransport()
+    connection.connection_made(transport)
+    connection.data_received(encode(Connect(V5, "c", True, 10), V5))
+    connection.pause_reading()
+    later = site.face.loop.time() + 100
+    site.face.sessions.look_at_clients(later)
+    assert not connection.output.closing
+    connection.resume_reading()
+    assert connection.session.connection.last_activity < later
+    site.face.sessions.look_at_clients(later + 16)
+    assert connection.output.closing
+    connection.connection_lost(None)
