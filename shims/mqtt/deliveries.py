@@ -25,10 +25,11 @@ _IDS: Final = 65535
 
 class Delivery(Owed):
     """One message on its way to one client. `packet_id` is 0 until one is assigned. `creditor`: the record of
-    its shared subscription, if that owes it and not the session's."""
+    its shared subscription, if that owes it and not the session's. `held`: it is in `Again`."""
 
     packet_id: int = 0
     state: int = QUEUED
+    held: bool = False
     creditor: Creditor | None = None
 
     def __init__(
@@ -377,3 +378,36 @@ class InFlight:
         """Returns all deliveries as single messages, in sending order."""
         self.spread()
         return list(self._sent.values())
+
+
+class Again:
+    """The deliveries in flight that the present connection of a session has not been sent yet, in order: its
+    window may be smaller than that of the connection before [MQTT-3.3.4-9]."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: deque[Delivery] = deque()
+
+    def put(self, delivery: Delivery) -> None:
+        delivery.held = True
+        self.count += 1
+        self._waiting.append(delivery)
+
+    def take_out(self, delivery: Delivery) -> None:
+        """The delivery is sent, or settled before that. Nothing if it is not held."""
+        if delivery.held:
+            delivery.held = False
+            self.count -= 1
+
+    def next(self) -> Delivery | None:
+        """Takes out and returns the first."""
+        while self._waiting:
+            delivery = self._waiting.popleft()
+            if delivery.held:
+                self.take_out(delivery)
+                return delivery
+        return None
+
+    def clear(self) -> None:
+        while self.next() is not None:
+            pass

@@ -28,6 +28,7 @@ from .deliveries import (
     QUEUED,
     RELEASED,
     SENT,
+    Again,
     Delivery,
     DeliveryQueue,
     InFlight,
@@ -62,6 +63,7 @@ class SessionState(Subscriber):
         self.inflight: InFlight | None = None
         self._hub = hub
         self._queue: DeliveryQueue | None = None  # None if nothing waits
+        self._again: Again | None = None  # None if all in flight was sent on this connection
 
     @property
     def queued(self) -> int:
@@ -78,11 +80,13 @@ class SessionState(Subscriber):
 
     def _sends(self, output: SessionOutput) -> bool:
         """Whether a message can be sent without waiting."""
-        return self._queue is None and output.writable
+        return self._queue is None and self._again is None and output.writable
 
     def _window(self, output: SessionOutput) -> int:
         """Returns how many more messages may be sent before the client acknowledges some."""
-        return output.window - (self.inflight.count if self.inflight is not None else 0)
+        if self.inflight is None:
+            return output.window
+        return output.window - self.inflight.count + (self._again.count if self._again is not None else 0)
 
     def _flight(self) -> InFlight:
         if self.inflight is None:
@@ -221,8 +225,10 @@ class SessionState(Subscriber):
     def pump(self) -> None:
         """Sends queued messages as far as the window and the output allow."""
         output = self.output
+        if output is not None and self._again is not None:
+            self._send_again(output, self._again)
         queue = self._queue
-        if output is None or queue is None:
+        if output is None or queue is None or self._again is not None:
             return
         while len(queue) and output.writable:
             delivery = queue.first
@@ -308,6 +314,7 @@ class SessionState(Subscriber):
         if inflight is None or delivery is None or delivery.qos != 1:
             return False
         inflight.remove(packet_id)
+        self._not_again(delivery)
         self._settle(delivery)
         return True
 
@@ -320,6 +327,7 @@ class SessionState(Subscriber):
         delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.qos != 2:
             return False
+        self._not_again(delivery)
         if refused:
             inflight.remove(packet_id)
             self._unsend(delivery)
@@ -366,29 +374,58 @@ class SessionState(Subscriber):
 
     def resume(self, output: SessionOutput) -> None:
         """Resends to a new connection what is in flight [MQTT-4.4.0-1], then sends the queue."""
-        inflight = self.inflight
-        if inflight is not None:
-            for delivery in inflight.all():
-                packet_id = delivery.packet_id
-                if delivery.state == RELEASED:
-                    output.send_release(packet_id)
-                elif not output.send_publish(
-                    delivery.message,
-                    delivery.qos << 1 | 0x08,
-                    packet_id,
-                    delivery.retain,
-                    delivery.identifiers,
-                ):
-                    inflight.remove(packet_id)
-                    self._unsend(delivery)
+        if self.inflight is not None:
+            self._resend(output, self.inflight)
         if self._queue is not None:
             self._queue.spread()  # the version or the limits of the client may have changed
         self.pump()
+
+    def _resend(self, output: SessionOutput, inflight: InFlight) -> None:
+        """Resends in order what the window of this connection allows; `pump` sends the rest."""
+        deliveries = inflight.all()
+        again = self._again = Again()
+        for delivery in deliveries:
+            if delivery.state != RELEASED:
+                again.put(delivery)
+        for delivery in deliveries:
+            if delivery.state == RELEASED:
+                output.send_release(delivery.packet_id)
+            elif output.writable and self._window(output) > 0:
+                self._send_first(output, again, inflight)
+        if again.count == 0:
+            self._again = None
+
+    def _send_first(self, output: SessionOutput, again: Again, inflight: InFlight) -> None:
+        delivery = again.next()
+        if delivery is None:
+            return
+        packet_id, flags = delivery.packet_id, delivery.qos << 1 | 0x08
+        retain, identifiers = delivery.retain, delivery.identifiers
+        if not output.send_publish(delivery.message, flags, packet_id, retain, identifiers):
+            inflight.remove(packet_id)
+            self._unsend(delivery)
+
+    def _send_again(self, output: SessionOutput, again: Again) -> None:
+        """Goes on with what `_resend` has left."""
+        inflight = self.inflight
+        while again.count and inflight is not None:
+            if not output.writable or self._window(output) <= 0:
+                return
+            self._send_first(output, again, inflight)
+        self._again = None
+
+    def _not_again(self, delivery: Delivery) -> None:
+        """The client has settled a delivery, also if this connection has not been sent it."""
+        if self._again is not None:
+            self._again.take_out(delivery)
 
     def detach(self) -> None:
         """Handles the loss of the connection: passes on what other members of shared subscriptions can take
         now, and drops queued QoS 0 messages."""
         self.output = None
+        if self._again is not None:
+            self._again.clear()
+            self._again = None
         queue = self._queue
         if queue is not None:
             self.pass_on(queue.shares())
@@ -428,6 +465,7 @@ class SessionState(Subscriber):
         self.ended = True
         self._queue = None
         self.inflight = None
+        self._again = None
         self.incoming = None
 
     # --- QoS 2 publishes of the client

@@ -11,6 +11,7 @@ from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import (
     Ack,
+    Connect,
     Publish,
     Will,
 )
@@ -51,6 +52,46 @@ def test_what_was_not_acknowledged_is_sent_again_under_its_id(host: MemoryHost) 
         Ack(codec.PUBREL, two.packet_id),
         Publish(b"t", b"2", 2, False, True, three.packet_id),
     ]
+
+
+def test_what_is_sent_again_keeps_to_the_window_of_the_new_connection(host: MemoryHost) -> None:
+    sub = host.connected("s", clean=False, session_expiry=100)
+    sub.subscribe("t", qos=2)
+    pub = host.connected("p")
+    for number in range(6):
+        pub.publish("t", b"%d" % number, 1 + number % 2)
+    ids = [one.packet_id for one in sub.publishes()]
+    sub.drop()
+    pub.publish("t", b"6", 1)  # waits behind them
+    again = host.connected("s", clean=False, session_expiry=100, receive_maximum=2)
+    pub.publish("t", b"7", 0)  # so does one that needs no window
+    assert again.payloads() == [b"0", b"1"]
+    again.ack(codec.PUBACK, ids[4])  # of the connection before: it is not sent again
+    assert again.got() == []
+    again.ack(codec.PUBACK, ids[0])
+    (third,) = again.publishes()
+    assert (third.payload, third.packet_id, third.duplicate) == (b"2", ids[2], True)
+    again.drop()  # the rest begins anew
+    last = host.connected("s", clean=False, session_expiry=100, receive_maximum=4)
+    assert last.payloads() == [b"1", b"2", b"3", b"5"]
+    last.ack(codec.PUBACK, ids[2])
+    pub.publish("t", b"8", 0)
+    assert last.payloads() == [b"6", b"8"]
+
+
+def test_a_turn_sends_again_about_a_megabyte(host: MemoryHost) -> None:
+    sub = host.connected("s", clean=False, session_expiry=100)
+    sub.subscribe("t", qos=1)
+    pub = host.connected("p")
+    for _ in range(5):
+        pub.publish("t", bytes(600_000), 1)
+        assert len(sub.publishes()) == 1
+    sub.drop()
+    again = host.client()
+    again.send(Connect(V5, "s", False, 0, None, None, None, Properties(session_expiry=100)))
+    again.written = b"".join(again.session.output.take())
+    assert 1_000_000 < len(again.written) < 1_700_000
+    assert len(again.got()) == 6
 
 
 def test_a_session_ends_when_its_time_has_passed(host: MemoryHost) -> None:
