@@ -26,6 +26,7 @@ from .session_host import AmqpHost
 from .session_messages import single
 
 _MOST: Final = 100_000  # messages per call
+_BYTES: Final = 32 << 20  # bytes of bodies after which a call gets no more: the answer is made in memory
 _HEADER: Final = bytes((0, BASIC)) + bytes(10)  # class, weight and size, which precede the properties
 _PROPERTIES: Final = frozenset(commands.Basic.Properties.attributes())
 _NUMBERS: Final = ("delivery_mode", "priority")
@@ -67,7 +68,8 @@ class MessageCalls:
         return Response(200, json.dumps({"routed": routed}).encode(), depends=run.persistent)
 
     def get(self, call: Call) -> object:
-        """Returns messages of a queue. Requeued ones return to their positions after all are read."""
+        """Returns messages of a queue, fewer than asked for if they are large. Requeued ones return to their
+        positions after all are read."""
         vhost = call.vhost(used=True)
         queue = call.queue(vhost)
         body = call.body("ackmode", "count", "encoding")
@@ -82,12 +84,16 @@ class MessageCalls:
         vhost.router.owned(queue.name, None)
         parts: list[Part] = []
         found: list[Document] = []
+        size = 0
         try:
             for _ in range(min(number_of(body, "count"), _MOST)):
+                if size >= _BYTES:
+                    break
                 part = queue.get(call.now, no_ack=mode == "ack_requeue_false")
                 if part is None:
                     break
                 parts.append(part)
+                size += part.size
                 found.append(_message(queue, part, encoding, cut))
         finally:
             if mode != "ack_requeue_false":

@@ -69,7 +69,7 @@ class Publishing:
         mandatory = flags & _MANDATORY != 0
         if self._transaction.open:
             # Rights were checked when it was published. Whether it can be routed is decided at the commit.
-            self._transaction.publishes.append((run, mandatory))
+            self._transaction.publish(run, mandatory, self._connection)
             return
         refused = self.hand_over(run, mandatory, now)
         confirms = self.confirms
@@ -239,7 +239,7 @@ class Transactions:
         transaction = self._transaction
         # Taken out first: an error in the middle must not leave a transaction that a second commit would
         # publish again.
-        publishes, transaction.publishes = transaction.publishes, []
+        publishes = transaction.take_publishes(self._context.connection)
         refused = [self._publishing.hand_over(run, mandatory, now) for run, mandatory in publishes]
         # After the publishes: if one of them raises, nothing is settled, and all goes back with the channel.
         settling, transaction.settling = transaction.settling, []
@@ -252,7 +252,7 @@ class Transactions:
         """Drops the publishes and marks the settlements as unsettled again, without redelivery."""
         self._need_tx()
         transaction = self._transaction
-        transaction.publishes = []
+        transaction.take_publishes(self._context.connection)
         self._settling.unsettled.put_back([given for _, given in transaction.settling])
         transaction.settling = []
         self._context.send(commands.Tx.RollbackOk())

@@ -20,7 +20,7 @@ from treecast.middleware.model.logs import Log
 
 from . import codec
 from .codec import AmqpError
-from .session_state import ChannelContext
+from .session_state import ChannelContext, ConnectionState
 from .session_unsettled import Given, Unsettled
 
 _log = Log("treecast.amqp")
@@ -37,7 +37,25 @@ class Transaction:
     def __init__(self) -> None:
         self.open = False
         self.publishes: list[tuple[Run, bool]] = []  # (run, mandatory)
+        self.bytes = 0  # of them
         self.settling: list[tuple[int, Given]] = []  # (how it is settled, deliveries)
+
+    def publish(self, run: Run, mandatory: bool, connection: ConnectionState) -> None:
+        """Keeps a run until the commit. Raises PRECONDITION_FAILED if those of the connection are too large:
+        they are in memory, and a publisher that waits for memory could not commit."""
+        most, size = connection.host.settings.max_transaction_bytes, len(run.data)
+        if connection.uncommitted + size > most and self.publishes:
+            detail = f"transactions of a connection hold at most {most} bytes: commit more often"
+            raise AmqpError(codec.PRECONDITION_FAILED, detail, codec.PUBLISH)
+        self.publishes.append((run, mandatory))
+        self.bytes += size
+        connection.uncommitted += size
+
+    def take_publishes(self, connection: ConnectionState) -> list[tuple[Run, bool]]:
+        """Removes and returns what was published."""
+        connection.uncommitted -= self.bytes
+        publishes, self.publishes, self.bytes = self.publishes, [], 0
+        return publishes
 
     @property
     def uncommitted(self) -> tuple[int, int]:
@@ -152,7 +170,9 @@ class Settling:
         self.settle_each([(_REQUEUE, given) for given in taken], now)
 
     def release(self, now: float) -> None:
-        """Returns the unsettled messages as failed deliveries. The caller pumps their queues."""
+        """Returns the unsettled messages as failed deliveries, and drops what is not committed. The caller
+        pumps their queues."""
+        self._transaction.take_publishes(self._connection)
         unsettled = [given for _, given in self._transaction.settling] + self.unsettled.clear()
         self._transaction.settling = []
         for given in unsettled:

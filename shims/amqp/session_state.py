@@ -67,6 +67,7 @@ class ConnectionState:
         self.heartbeat = 0
         # Input waits for its rest, or for another host.
         self.collected = 0  # bytes of message bodies that have arrived in part
+        self.uncommitted = 0  # bytes published in transactions
         self.wanted = 0  # size at which the partial input is complete, as far as known
         self.held = False  # a method waits for another host, and what came after it waits here
         self.answer: Answered | None = None  # what it waited for

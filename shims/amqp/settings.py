@@ -27,6 +27,7 @@ class AmqpSettings(Struct, frozen=True):
     certificate_login: CertificateLogin = CertificateLogin.DISTINGUISHED_NAME
 
     max_message_bytes: int = 16 * 1024 * 1024
+    max_transaction_bytes: int = 128 * 1024 * 1024  # published and not committed, per connection
     frame_max: int = 131_072
     channel_max: int = 2047  # at most 32,767
     heartbeat: int = 60  # interval proposed to clients, 0 for none

@@ -7,6 +7,8 @@ from pamqp import commands
 from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Message, Queue, came, publish
 from tests.unit.script import Like
 
+from treecast.shims.amqp import AmqpSettings
+
 Exchange = commands.Exchange
 Tx = commands.Tx
 Confirm = commands.Confirm
@@ -209,6 +211,26 @@ def test_a_transaction_is_all_or_nothing(client: Client) -> None:
     assert delivered.body == b"3"
     assert isinstance(answer, Tx.CommitOk)
     assert client.session.channels.by_number[1].settling.unsettled.count == 1
+
+
+def test_what_is_not_committed_is_bounded() -> None:
+    host = MemoryHost(AmqpSettings(max_transaction_bytes=10_000))
+    client = host.client(1, 2)
+    client.declare()
+    for channel in (1, 2):
+        client.ask(Tx.Select(), Tx.SelectOk, channel)
+    for _ in range(3):  # what was committed or rolled back does not count
+        client.publish("q", bytes(8000))
+        client.ask(Tx.Rollback(), Tx.RollbackOk)
+        client.publish("q", bytes(8000))
+        client.ask(Tx.Commit(), Tx.CommitOk)
+    client.publish("q", bytes(8000))
+    client.publish("q", bytes(1000), channel=2)
+    client.publish("q", bytes(1000), channel=2)
+    assert client.closed() == (2, 406)
+    client.ask(Tx.Commit(), Tx.CommitOk)
+    assert client.count() == 4
+    assert client.session.state.uncommitted == 0
 
 
 def test_direct_replies(host: MemoryHost) -> None:

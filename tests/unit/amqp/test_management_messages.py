@@ -7,6 +7,8 @@ import base64
 import pytest
 from tests.unit.amqp.management_site import Site, get, publish
 
+from treecast.shims.amqp import management_messages
+
 
 @pytest.fixture
 def site() -> Site:
@@ -41,6 +43,18 @@ def test_a_payload_may_be_bytes_and_may_be_cut(site: Site) -> None:
     assert (base64.b64decode(found["payload"]), found["payload_encoding"]) == (b"\xff\x00abc", "base64")
     (found,) = get(site, "ack_requeue_true", truncate=2, encoding="base64")
     assert (base64.b64decode(found["payload"]), found["payload_bytes"]) == (b"\xff\x00", 5)
+
+
+@pytest.mark.parametrize("mode", ["ack_requeue_true", "ack_requeue_false", "reject_requeue_false"])
+def test_a_call_gets_no_more_than_fits_into_memory(
+    site: Site, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(management_messages, "_BYTES", 1000)
+    site.put("queues/%2F/q")
+    for number in range(9):
+        publish(site, str(number) * 400)
+    assert [one["payload"][0] for one in get(site, mode, count=100_000)] == ["0", "1", "2"]
+    assert site.get("queues/%2F/q")["messages"] == (9 if mode == "ack_requeue_true" else 6)
 
 
 def test_what_is_rejected_is_dead_lettered_and_order_is_kept(site: Site) -> None:
