@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treecast.middleware.broker import content_filter
-from treecast.middleware.broker.pubsub import PubSub, Subscription, SubscriptionRecord, Waiter
+from treecast.middleware.broker.pubsub import Message, PubSub, Subscription, SubscriptionRecord, Waiter
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.wishes import ContentFilter
@@ -19,6 +19,7 @@ from .sessions import AT_ONCE, Sessions
 
 FILTER = "x-treecast-filter"  # the user property of SUBSCRIBE with a filter on the messages
 _REFUSED_311 = 0x80
+_KEPT = 256  # retained messages that are handed over before the work budget is asked
 _ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # malformed filters end the connection
 
 
@@ -84,26 +85,37 @@ class Kept(Waiter):
         self._connection = connection
         self._hub = hub
         self._fresh = fresh[::-1]  # taken from the end
+        self._messages: list[Message] = []  # the rest of those for `_subscription`, the first at the end
+        self._subscription: Subscription | None = None
         self._work = work
+        self._paused = False
 
     def confirmed(self) -> None:
-        """Hands the messages over if the client is still connected."""
+        """Hands the messages over if the client is still connected, in several passes if they are many."""
         hub, state = self._hub, self._connection.state
-        if state is None or not self._connection.has_session:
-            return
-        work = self._work
-        while self._fresh:
-            subscription = self._fresh.pop()
-            if subscription.ended:
-                continue
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
-            for message in hub.retained.match(subscription.filter, hub.clock.wall):
-                if not subscription.wants(message, hub.schemas):
-                    continue
-                state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
-            if self._fresh and work.spent():
-                work.later(self.confirmed)
+        while self._messages or self._fresh:
+            if state is None or not self._connection.has_session:
                 return
+            if not self._messages:
+                self._subscription = self._fresh.pop()
+                self._messages = hub.retained.match(self._subscription.filter, hub.clock.wall)[::-1]
+            if self._subscription is not None and not self._subscription.ended:
+                self._hand_over(state, self._subscription, self._messages[-_KEPT:])
+            del self._messages[-_KEPT:]
+            if (self._messages or self._fresh) and self._work.spent():
+                self._paused = True
+                self._work.later(self.confirmed)
+                return
+
+    def _hand_over(self, state: SessionState, subscription: Subscription, messages: list[Message]) -> None:
+        hub = self._hub
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        for message in reversed(messages):
+            # Replaced since the last pass: the client has the newer one, and this must not come behind it.
+            if self._paused and hub.retained.get(message.topic) is not message:
+                continue
+            if subscription.wants(message, hub.schemas):
+                state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
 
 
 def for_bridge(packet: Subscribe) -> Subscribe:

@@ -250,6 +250,29 @@ def test_the_subscriptions_of_a_session_that_ends_go_in_several_passes(host: Mem
     assert again.payloads() == [b"y"]
 
 
+def test_many_retained_messages_take_several_passes_and_none_comes_behind_a_newer_one(
+    host: MemoryHost, loop: Loop
+) -> None:
+    pub, client = host.connected("p"), host.connected("a")
+    every = {f"f/{number}" for number in range(1500)}
+    for topic in every:
+        pub.publish(topic, b"kept", retain=True)
+    client.send(Subscribe(1, (FilterRequest(b"f/#", 1),)))
+    finish(client)
+    _, *first = client.got()
+    came = {one.topic.decode() for one in first if isinstance(one, Publish)}
+    assert 0 < len(came) < 1500
+    replaced, removed, *_ = every - came
+    pub.publish(replaced, b"newer", retain=True)
+    pub.publish(removed, b"", retain=True)
+    assert client.payloads() == [b"newer", b""]
+    assert finish_all(loop) > 1
+    rest = client.publishes()
+    assert {one.payload for one in rest} == {b"kept"}
+    assert came | {one.topic.decode() for one in rest} == every - {replaced, removed}
+    assert len(came) + len(rest) == 1498
+
+
 def test_a_large_packet_waits_while_others_work(host: MemoryHost, loop: Loop) -> None:
     client = host.connected("a")
     client.subscribe("t")
