@@ -241,6 +241,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self.count = 0  # messages
+        self.bytes = 0  # that they count for in a queue; of settled ones of a part, about their share
         self._last_id = 0
         self._sent: dict[int, Delivery] = {}  # by packet id; parts have negative keys
         self._parts: deque[Part] = deque()
@@ -294,6 +295,7 @@ class InFlight:
         """Adds a message that was sent under its packet id."""
         self._sent[delivery.packet_id] = delivery
         self.count += 1
+        self.bytes += delivery.size
 
     def put_part(self, part: Part, first: int) -> None:
         """Adds messages that were sent under `first` and the ids after it, which must be free."""
@@ -301,6 +303,7 @@ class InFlight:
         part.state = SENT
         self._last_id = first + part.left - 1
         self.count += part.left
+        self.bytes += part.bytes_left
         if self._oldest is None:
             self._oldest = part
         # Merged: a client that reads in small pieces would otherwise get a part for each of them.
@@ -308,6 +311,7 @@ class InFlight:
             last = self._parts[-1]
             last.end = part.end
             last.left += part.left
+            last.bytes_left += part.bytes_left
             return
         self._key -= 1
         part.key = self._key
@@ -338,6 +342,9 @@ class InFlight:
         return count
 
     def _settle_first(self, part: Part, count: int) -> None:
+        size = part.bytes_left * count // part.left
+        part.bytes_left -= size
+        self.bytes -= size
         part.left -= count
         part.packet_id += count
         part.settled += count
@@ -356,8 +363,13 @@ class InFlight:
 
     def remove(self, packet_id: int) -> None:
         """Removes a settled message."""
-        del self._sent[packet_id]
+        self.bytes -= self._sent.pop(packet_id).size
         self.count -= 1
+
+    def released(self, delivery: Delivery) -> None:
+        """The client has a message of QoS 2: only its packet id is in flight from now on."""
+        self.bytes -= delivery.size
+        delivery.message = EMPTY
 
     def spread(self) -> None:
         """Splits all parts into single deliveries."""
@@ -371,6 +383,7 @@ class InFlight:
             else:
                 sent[packet_id] = delivery
         self._sent = sent
+        self.bytes = sum([delivery.size for delivery in sent.values()])
         self._parts.clear()
         self._oldest = None
 

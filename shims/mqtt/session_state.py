@@ -24,7 +24,6 @@ from treecast.middleware.broker.pubsub import (
 
 from . import codec
 from .deliveries import (
-    EMPTY,
     QUEUED,
     RELEASED,
     SENT,
@@ -83,9 +82,12 @@ class SessionState(Subscriber):
         return self._queue is None and self._again is None and output.writable
 
     def _window(self, output: SessionOutput) -> int:
-        """Returns how many more messages may be sent before the client acknowledges some."""
+        """Returns how many more messages may be sent before the client acknowledges some. None if those in
+        flight take the memory of a queue, unless they are to be sent again."""
         if self.inflight is None:
             return output.window
+        if self._again is None and self.inflight.bytes >= self._hub.settings.queue_bytes:
+            return 0
         return output.window - self.inflight.count + (self._again.count if self._again is not None else 0)
 
     def _flight(self) -> InFlight:
@@ -339,7 +341,7 @@ class SessionState(Subscriber):
                 journal.received(record, delivery.message, packet_id)
             if journal is not None and creditor is not None:
                 journal.settled(creditor, delivery.message)
-            delivery.message = EMPTY
+            inflight.released(delivery)
         return True
 
     def completed(self, packet_id: int) -> bool:

@@ -85,6 +85,7 @@ class Both:
 
     def check(self) -> None:
         assert len(self.found) == len(self.plain)
+        assert self.found.bytes == sum(delivery.size for delivery in self.found._sent.values())
 
 
 steps = st.one_of(

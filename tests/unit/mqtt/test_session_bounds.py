@@ -150,3 +150,24 @@ def test_a_client_that_does_not_read_may_be_sent_away(make_host: type[MemoryHost
     for number in range(3):
         pub.publish("t", b"%d" % number)
     sub >> Like(Disconnect, reason=codec.QUOTA_EXCEEDED)
+
+
+def test_what_is_not_acknowledged_takes_the_memory_of_a_queue(make_host: type[MemoryHost]) -> None:
+    """A client may allow 65,535 publishes without an acknowledgement, of any size."""
+    host = make_host(None, PubSubSettings(queue_bytes=10_000))
+    sub, pub = host.connected("s", clean=False, session_expiry=100), host.connected("p")
+    sub.subscribe("t", qos=2)
+    for number in range(30):
+        pub.publish("t", bytes(1000), 1 + number % 2)
+    got = sub.publishes()
+    assert len(got) == 10
+    assert host.counters.dropped_full == 30 - 10 - 9
+    sub.ack(codec.PUBACK, got[0].packet_id)
+    assert len(sub.publishes()) == 1
+    sub << Ack(codec.PUBREC, got[1].packet_id) >> [Ack(codec.PUBREL, got[1].packet_id), Like(Publish)]
+    sub.drop()
+    again = host.connected("s", clean=False, session_expiry=100)
+    assert [type(one) for one in again.got()].count(Publish) == 10  # those in flight, and no others
+    for one in got[2:]:
+        again.ack(codec.PUBACK if one.qos == 1 else codec.PUBREC, one.packet_id)
+    assert len([one for one in again.got() if isinstance(one, Publish)]) == 7
