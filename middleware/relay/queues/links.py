@@ -226,8 +226,16 @@ class QueueLinks:
                 for _ in range(count):
                     self._edits.popleft()
                     self._release(decided)
-                    self._joined().decided()
+                    self._take_outcome()
             self._idle.set()
+
+    def _take_outcome(self) -> None:
+        """Takes over the outcome of the oldest changes. If the disk stops that, as where messages move to a
+        host that was first, later changes are still passed on."""
+        try:
+            self._joined().decided()
+        except TreecastError as error:
+            _log.error("the outcome of a definition cannot be applied", error=error)
 
     async def _define(self, calls: list[list[Write]]) -> int:
         """Returns how many of the calls are decided: at least one."""

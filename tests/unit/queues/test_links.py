@@ -20,7 +20,7 @@ from treecast.middleware.broker.queues import (
     Run,
 )
 from treecast.middleware.broker.queues.message import encode_run, message
-from treecast.middleware.broker.queues.reach import Say
+from treecast.middleware.broker.queues.reach import Say, Write
 from treecast.middleware.broker.queues.spool import Carried
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Answer, Later, Methods, Nothing
@@ -125,6 +125,34 @@ async def test_a_get_is_undone_by_a_notice_before_its_answer() -> None:
     await found
     home.tell(QueueNotice(Say.SETTLE, 7, 1, 0))  # of a number that is no longer known
     assert (queue.ready, queue.unsettled) == (1, 0)
+    await home.links.leave(0.0)
+
+
+async def test_definitions_go_on_after_one_whose_outcome_the_disk_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home()
+    asked, outcomes = list[str](), list[int]()
+
+    async def write(edits: list[Any]) -> int:
+        asked.extend(edit.key for edit in edits)
+        return 1
+
+    async def seen_by(host: int, revision: int) -> None: ...
+
+    def decided() -> None:
+        outcomes.append(1)
+        if len(outcomes) == 1:
+            raise TreecastError(Fault.STORAGE, "the disk refuses")
+
+    known = cast(Any, home.links._known)
+    known.write, known.seen_by = write, seen_by
+    monkeypatch.setattr(home.joined, "decided", decided)
+    monkeypatch.setattr(home.joined, "released", lambda: None)
+    for key in ("4:%2F/a", "4:%2F/b"):
+        home.links.define([Write(key, None)])
+        await until(lambda key=key: key in asked and home.links._idle.is_set())  # type: ignore[misc]
+    assert len(outcomes) == 2
     await home.links.leave(0.0)
 
 
