@@ -10,6 +10,9 @@ settled is `leaving`, and the next one waits for these, so that it gets them in 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import OrderedDict
+
 from mypy_extensions import mypyc_attr
 
 from .message import Part
@@ -90,62 +93,85 @@ class Consumers:
         self.leaving: Consumer | None = None
         self._single = single_active
         self._takes_over = takes_over
-        self._all: list[Consumer] = []  # by descending priority, then in order of registration
-        self._turn = 0
+        self._numbers: dict[Consumer, int] = {}  # in order of registration
+        self._registered = 0
+        self._turns: dict[int, OrderedDict[Consumer, None]] = {}  # by priority: whose turn it is first
+        self._lowered: list[int] = []  # the priorities there are, negated, in order
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._numbers)
 
     def all(self) -> list[Consumer]:
-        return list(self._all)
+        """Returns all by descending priority, then in order of registration."""
+        return sorted(self._numbers, key=self._order)
+
+    def _order(self, consumer: Consumer) -> tuple[int, int]:
+        return -consumer.priority, self._numbers[consumer]
 
     @property
     def exclusive(self) -> bool:
         """Whether one consumer has exclusive use of the queue."""
-        return len(self._all) == 1 and self._all[0].exclusive and not self._single
+        return len(self._numbers) == 1 and not self._single and next(iter(self._numbers)).exclusive
 
     def add(self, consumer: Consumer) -> None:
-        at = len(self._all)
-        while at > 0 and self._all[at - 1].priority < consumer.priority:
-            at -= 1
-        self._all.insert(at, consumer)
+        self._registered += 1
+        self._numbers[consumer] = self._registered
+        turns = self._turns.get(consumer.priority)
+        if turns is None:
+            turns = self._turns[consumer.priority] = OrderedDict()
+            insort(self._lowered, -consumer.priority)
+        turns[consumer] = None
         if self._single and self.active is None:
             self.active = consumer
 
     def remove(self, consumer: Consumer) -> bool:
         """Removes a consumer. Returns whether it was registered."""
-        if consumer not in self._all:
+        if self._numbers.pop(consumer, None) is None:
             return False
-        self._all.remove(consumer)
+        turns = self._turns[consumer.priority]
+        del turns[consumer]
+        if not turns:
+            del self._turns[consumer.priority]
+            del self._lowered[bisect_left(self._lowered, -consumer.priority)]
         if self.active is consumer:
-            self.active = self._all[0] if self._all else None
+            self.active = self._first
             if consumer.unsettled:
                 self.leaving = consumer
         return True
+
+    @property
+    def _first(self) -> Consumer | None:
+        """The first one registered of the highest priority. Only for a single active consumer: there, no turns
+        pass."""
+        return next(iter(self._turns[-self._lowered[0]])) if self._lowered else None
 
     def next(self) -> tuple[Consumer | None, int]:
         """Returns the next consumer, or None, and how many messages it may get before the turn passes on."""
         if self._single:
             return self._next_single()
-        ready: list[Consumer] = []
-        for consumer in self._all:
-            if ready and consumer.priority < ready[0].priority:
-                break
-            if consumer.room > 0:
-                ready.append(consumer)
-        if not ready:
-            return None, 0
-        if len(ready) == 1:
-            return ready[0], ready[0].room
-        self._turn += 1
-        return ready[self._turn % len(ready)], 1
+        for lowered in self._lowered:
+            turns = self._turns[-lowered]
+            # Who has no room goes behind the others, so that nobody's turn costs a look at all of them.
+            for _ in range(len(turns)):
+                consumer = next(iter(turns))
+                if consumer.room > 0:
+                    return self._turn_of(consumer, turns)
+                turns.move_to_end(consumer)
+        return None, 0
+
+    def _turn_of(self, consumer: Consumer, turns: OrderedDict[Consumer, None]) -> tuple[Consumer, int]:
+        for other in turns:
+            if other is not consumer and other.room > 0:
+                turns.move_to_end(consumer)
+                return consumer, 1
+        return consumer, consumer.room
 
     def _next_single(self) -> tuple[Consumer | None, int]:
         active = self.active
         if active is None:
             return None, 0
-        first = self._all[0]
-        if self._takes_over and first.priority > active.priority:
+        first = self._first
+        if self._takes_over and first is not None and first.priority > active.priority:
             if active.unsettled:
                 return None, 0
             self.active = active = first

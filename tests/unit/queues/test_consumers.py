@@ -28,6 +28,33 @@ def test_equals_take_turns(host: Host) -> None:
     assert len(one.got) == len(other.got) == 3
 
 
+class Asked(Taker):
+    """Counts how often anybody was asked for room."""
+
+    asked = 0
+
+    @property
+    def room(self) -> int:
+        Asked.asked += 1
+        return self.credit
+
+
+def test_a_turn_does_not_cost_a_look_at_all_consumers(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may have a hundred thousand of them, and everybody would wait."""
+    queue = host.queue()
+    takers = [consume(host, queue, Asked(str(number), number % 3)) for number in range(300)]
+    monkeypatch.setattr(Asked, "asked", 0)
+    host.publish(*[b"%d" % number for number in range(200)])
+    assert Asked.asked < 5 * 200
+    assert sorted(len(taker.got) for taker in takers)[100:] == [1] * 200
+    assert queue.consumers.all() == takers
+    for taker in takers[::2]:
+        host.vhost.cancel(queue, taker, host.now)
+    assert queue.consumers.all() == takers[1::2]
+    host.publish(*[b"x"] * 300)
+    assert sum(len(taker.got) for taker in takers) == 200 + 50
+
+
 def test_higher_priority_comes_first_while_it_has_room(host: Host) -> None:
     queue = host.queue()
     low = consume(host, queue, Taker("low"))
