@@ -141,7 +141,7 @@ class Consumers:
 
     @property
     def _first(self) -> Consumer | None:
-        """The first one registered of the highest priority. Only for a single active consumer: there, no turns
+        """The first one registered of the highest priority. Only for a single active consumer, where no turns
         pass."""
         return next(iter(self._turns[-self._lowered[0]])) if self._lowered else None
 
