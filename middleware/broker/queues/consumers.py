@@ -151,7 +151,7 @@ class Consumers:
             return self._next_single()
         for lowered in self._lowered:
             turns = self._turns[-lowered]
-            # Who has no room goes behind the others, so that nobody's turn costs a look at all of them.
+            # One without room goes behind the others, so that nobody's turn costs a look at all of them.
             for _ in range(len(turns)):
                 consumer = next(iter(turns))
                 if consumer.room > 0:

@@ -71,7 +71,7 @@ def test_what_is_sent_again_keeps_to_the_window_of_the_new_connection(host: Memo
     again.ack(codec.PUBACK, ids[0])
     (third,) = again.publishes()
     assert (third.payload, third.packet_id, third.duplicate) == (b"2", ids[2], True)
-    again.drop()  # the rest begins anew
+    again.drop()  # the rest is sent from its beginning
     last = host.connected("s", clean=False, session_expiry=100, receive_maximum=4)
     assert last.payloads() == [b"1", b"2", b"3", b"5"]
     last.ack(codec.PUBACK, ids[2])
