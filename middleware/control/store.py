@@ -19,7 +19,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -142,7 +142,9 @@ class SqliteStore:
         """
         self._path = path
         self._forces = fsync is FsyncPolicy.INTERVAL
+        self._waits = fsync is FsyncPolicy.BATCH
         self._unforced = False
+        self._torn = True  # a sync of the write-ahead log has failed, maybe in an earlier process
         make_directory(str(path.parent))
         self._clock = clock
         self.epoch = 0
@@ -170,6 +172,16 @@ class SqliteStore:
         for statement in _SCHEMA.split(";"):
             self._database.execute(statement)
         self._database.execute("COMMIT")
+        with suppress(sqlite3.Error):  # a full disk: the first sync tries again
+            self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Moves all of the write-ahead log into the database, and empties it. The kernel takes what a
+        failed sync left for clean: SQLite would end at it after a power loss, whatever follows."""
+        ((busy, _, _),) = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            raise sqlite3.OperationalError("the write-ahead log is in use")
+        self._torn = False
 
     def _identify(self, new_id: Callable[[], str], wanted: str, *, lasting: bool) -> None:
         meta = self._meta()
@@ -260,10 +272,12 @@ class SqliteStore:
         if self._forces and self._unforced:
             self._unforced = False
             try:
+                if self._torn:
+                    self._empty_log()
                 Disk().sync_path(f"{self._path}-wal")
                 Disk().sync_directory(str(self._path.parent))
-            except OSError as error:
-                self._unforced = True
+            except (OSError, sqlite3.Error) as error:
+                self._unforced = self._torn = True
                 detail = f"cannot force {self._path} to the disk: {error}"
                 raise TreecastError(Fault.STORAGE, detail) from error
 
@@ -342,6 +356,8 @@ class SqliteStore:
 
     def _transact(self, write: Callable[[], None]) -> None:
         try:
+            if self._torn and self._waits:
+                self._empty_log()
             self._database.execute("BEGIN IMMEDIATE")
             write()
             self._database.execute("COMMIT")

@@ -118,6 +118,7 @@ class BlockLog:
                 self._full.append(self._disk.open(self._path(segment.number)))
         self._descriptor = self._disk.open(self._path(self.segments[-1].number))
         self._state.number = min(forced + 1, self.segments[-1].number)
+        self._state.found = True
 
     def _remove(self, numbers: list[int]) -> None:
         """Removes the segments after a torn one, the last one first: what is left is then always a log."""

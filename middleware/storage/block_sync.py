@@ -5,6 +5,9 @@ although blocks before it are not on the disk, and a power loss would cut the lo
 next sync therefore reads all blocks since the last good one back, checks them, and writes them again, which
 makes their pages dirty. If one cannot be read back, each sync is refused until its segment is dropped or the
 log is opened again.
+
+So does the first sync of a log that was opened: the process before may have been killed after a failure, or
+while it waited for a sync that then failed, and the kernel tells nobody again.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class Forced:
     """The part of one log that is on the disk: all before byte `position` of segment `number`.
 
     The log's tickets share it. `failed`: a sync has failed since. `directories`: those with entries it left.
+    `found`: what follows was written by an earlier process, and no sync has succeeded since.
     """
 
     def __init__(self) -> None:
@@ -40,6 +44,7 @@ class Forced:
         self.number = 0
         self.position = 0
         self.failed = False
+        self.found = False
         self.directories: list[str] = []
 
 
@@ -85,12 +90,12 @@ class SyncTicket:
             finally:
                 for descriptor in self._descriptors:
                     self._disk.close(descriptor)
-            state.failed = False
+            state.failed = state.found = False
             state.directories = []
             state.number, state.position = max((state.number, state.position), self._written[-1])
 
     def _force(self, directories: list[str]) -> None:
-        if self._state.failed:
+        if self._state.failed or self._state.found:
             self._make_good()
             if self._directory not in directories:
                 directories.append(self._directory)

@@ -26,6 +26,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +91,7 @@ class Tables:
         )
         self._unforced = True  # an earlier process may have left what is not on disk
         self._entry_forced = False  # the write-ahead log's own entry in its directory
-        self._torn = False  # a sync of the write-ahead log has failed
+        self._torn = True  # a sync of the write-ahead log has failed, maybe in an earlier process
         self._pages = 0  # written since the last checkpoint, about
         self._forcing: asyncio.Future[None] | None = None
         self._checkpoints: sqlite3.Connection | None = None
@@ -104,6 +105,8 @@ class Tables:
         self._fold_job: Future[None] | None = None
         self._log: TableLog | None = None
         try:
+            with suppress(sqlite3.Error):  # a full disk: the first sync tries again
+                self._empty_log()
             self._open_log(logged)
         except BaseException:
             self._database.close()
@@ -162,6 +165,8 @@ class Tables:
         """Writes `changes` into the database."""
         changes = list({(change.table, change.key): change for change in changes}.values())
         try:
+            if self._torn and self._fsync is FsyncPolicy.BATCH:
+                self._empty_log()
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(
                 "DELETE FROM entries WHERE tab = ? AND key = ?",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import new_token
 from treecast.middleware.control import commands
 from treecast.middleware.control.server import OpenCoordinator, ServerSettings
-from treecast.middleware.control.store import SqliteStore
+from treecast.middleware.control.store import Commit, SqliteStore
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 
 CLUSTER = "c" * 22
@@ -75,4 +78,35 @@ async def test_what_was_not_forced_is_gone_and_the_store_serves_under_another_hi
     again = SqliteStore(left / "coordinator.db", names.__next__, fsync=FsyncPolicy.INTERVAL)
     assert again.load().history != history
     again.close()
+    store.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_a_failed_sync_left_is_in_the_database_before_anything_is_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    """The kernel no longer has it as unwritten: the write-ahead log ends at it after a power loss, though the
+    process that saw the failure was killed since."""
+    path, names = tmp_path / "data" / "coordinator.db", map(str, itertools.count(1))
+    store = SqliteStore(path, names.__next__, fsync=FsyncPolicy.INTERVAL)
+    store.commit([Commit(1, ())], 0)
+
+    def refuse(_: Disk, path: str) -> None:
+        raise OSError(5, f"Input/output error: {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "sync_path", refuse)
+        with pytest.raises(TreecastError, match="cannot force"):
+            store.force()
+    if killed:
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+        path = tmp_path / "killed" / "coordinator.db"
+        store.close()
+        store = SqliteStore(path, names.__next__, fsync=FsyncPolicy.INTERVAL)
+    else:
+        store.force()
+    shutil.copy(path, tmp_path / "without-its-log.db")
+    left = SqliteStore(tmp_path / "without-its-log.db", names.__next__, fsync=FsyncPolicy.INTERVAL)
+    assert left.load().revision == 1
+    left.close()
     store.close()

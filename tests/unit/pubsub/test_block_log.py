@@ -298,3 +298,30 @@ def test_a_sync_that_began_before_another_failed_covers_what_that_one_left(tmp_p
     second.run()
     assert left(disk, tmp_path / "log") == [b"first", b"second"]
     log.close()
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_process_that_was_killed_after_a_failed_sync_leaves_the_next_one_to_write_it_again(
+    tmp_path: Path, failures: int, *, rolls: bool
+) -> None:
+    """The kernel lives on, and has what the dead process wrote as clean."""
+    disk = ForgetfulDisk()
+    log, _ = opened(tmp_path / "log", disk, syncs=True)
+    log.append(b"safe")
+    log.begin_sync().run()
+    log.append(b"left")
+    if rolls:
+        log.roll()
+        log.append(b"left too")
+    disk.failures = failures
+    with pytest.raises(OSError, match="Input/output error"):
+        log.begin_sync().run()
+    log.close()  # as a kill: without a sync
+    disk.failures = 0
+    log, found = opened(tmp_path / "log", disk, syncs=True)
+    log.append(b"later")
+    log.begin_sync().run()
+    assert left(disk, tmp_path / "log") == [*found, b"later"]
+    assert found[:2] == [b"safe", b"left"]
+    log.close()

@@ -169,6 +169,26 @@ async def test_what_a_failed_sync_of_the_write_ahead_log_left_is_in_the_database
     tables.close()
 
 
+@pytest.mark.parametrize("policy", [FsyncPolicy.BATCH, FsyncPolicy.INTERVAL])
+def test_what_a_killed_process_left_in_the_write_ahead_log_is_in_the_database_at_once(
+    tmp_path: Path, policy: FsyncPolicy
+) -> None:
+    """A sync of it may have failed: the kernel tells the next process nothing of that."""
+    tables = Tables(tmp_path / "t.sqlite", policy)
+    tables.write([Change("a", "x", b"1")])
+    (tmp_path / "killed").mkdir()
+    for name in ("t.sqlite", "t.sqlite-wal"):
+        shutil.copy(tmp_path / name, tmp_path / "killed")
+    tables.close()
+    tables = Tables(tmp_path / "killed" / "t.sqlite", policy)
+    (tmp_path / "left").mkdir()
+    shutil.copy(tmp_path / "killed" / "t.sqlite", tmp_path / "left")
+    left = Tables(tmp_path / "left" / "t.sqlite", policy)
+    assert left.load("a") == {"x": b"1"}
+    left.close()
+    tables.close()
+
+
 def test_with_batch_sqlite_forces_each_commit_and_never_less_than_a_whole_database(tmp_path: Path) -> None:
     """`synchronous`: 2 is FULL, 1 NORMAL; with 0 a power loss may leave no database at all."""
     for policy, level in ((FsyncPolicy.BATCH, 2), (FsyncPolicy.INTERVAL, 1), (FsyncPolicy.NEVER, 1)):
