@@ -64,6 +64,12 @@ def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
     assert int(found["LimitNOFILE"]) > 100_000
 
 
+@UNITS
+def test_it_may_be_told_that_an_address_has_gone(unit: Path) -> None:
+    """`ListenerAddresses` and the fabric ask the kernel for that by rtnetlink(7)."""
+    assert "AF_NETLINK" in service(unit)["RestrictAddressFamilies"].split()
+
+
 def test_each_runs_its_command() -> None:
     assert service(UNIT)["ExecStart"].endswith("treecast up")
     assert service(UNIT)["RuntimeDirectory"] == "treecast"
