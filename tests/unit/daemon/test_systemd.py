@@ -16,11 +16,11 @@ AGENT = FOLDER / "treecast-agent@.service"
 UNITS = pytest.mark.parametrize("unit", [UNIT, COORDINATOR, AGENT], ids=lambda unit: unit.stem)
 
 
-def service(unit: Path) -> dict[str, str]:
+def service(unit: Path, section: str = "Service") -> dict[str, str]:
     parsed = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
     parsed.optionxform = str  # type: ignore[assignment]
     parsed.read(unit)
-    return dict(parsed["Service"])
+    return dict(parsed[section])
 
 
 @UNITS
@@ -62,6 +62,12 @@ def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
     assert found["MemoryMax"].endswith("%")
     assert found["RestartPreventExitStatus"] == "2"  # the exit code for wrong settings
     assert int(found["LimitNOFILE"]) > 100_000
+
+
+@UNITS
+def test_it_is_started_again_for_as_long_as_it_fails(unit: Path) -> None:
+    """By default systemd gives up after five starts in 10 s, and a host stays down when its disk has room."""
+    assert service(unit, "Unit")["StartLimitIntervalSec"] == "0"
 
 
 @UNITS
