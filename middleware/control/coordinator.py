@@ -2,8 +2,9 @@
 
 Commands that wait together are decided in order and written in one transaction beside the loop, so a slow
 disk makes larger groups. If the disk refuses, the whole group is refused and the state is read from the store
-again: memory is never ahead of the disk for longer than one write. If several coordinators share the store, a
-group that changes nothing is answered only after the store has confirmed that this one leads.
+again, before anything else is decided: no answer comes from memory that is ahead of the disk. If several
+coordinators share the store, a group that changes nothing is answered only after the store has confirmed that
+this one leads.
 
 Nothing is given out while the store may be an older state of itself (`older_states.py`).
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -30,6 +31,7 @@ from .stored_state import CoordinatorSettings, Snapshot, StoredState
 from .values import EVENTS, event_key
 
 _log = Log(__name__)
+_READ_AGAIN: Final = 1.0  # seconds, after a store that refused a write could not be read
 
 
 class _Waiting(Struct):
@@ -89,8 +91,8 @@ class Coordinator:
         self.check_open()
         try:
             await self.stored.beside(self._store.confirm)
-        except TreecastError as error:
-            self._end(error)
+        except TreecastError:
+            self._end()
             raise
 
     def validate(self, command: Command) -> Any:
@@ -180,9 +182,14 @@ class Coordinator:
             await self.stored.write(commits)
         except Exception as error:
             failure = error if isinstance(error, TreecastError) else TreecastError(Fault.STORAGE, repr(error))
-            await self._recover(failure)
+            self._count(failure)
+            whole = await self._reloaded()
             for waiting, _ in answers:
                 _settle(waiting, failure)
+            while not whole:
+                await asyncio.sleep(_READ_AGAIN)
+                whole = await self._reloaded()
+            self.stored.wake()
             return
         for waiting, answer in answers:
             _settle(waiting, answer)
@@ -201,20 +208,27 @@ class Coordinator:
             _log.exception("command failed", command=type(command).__name__)
             raise TreecastError(Fault.INTERNAL) from error
 
-    async def _recover(self, error: TreecastError) -> None:
+    def _count(self, error: TreecastError) -> None:
         self.refused_writes += 1
         if self.refused_writes & (self.refused_writes - 1) == 0:  # the 1st, 2nd, 4th, ...
             _log.error("coordinator's store refused a write", count=self.refused_writes, error=error)
+
+    async def _reloaded(self) -> bool:
+        """Reads the store again. Returns whether that is not to be repeated: while memory differs from the
+        disk, no answer is better than a wrong one.
+        """
         try:
             await self.stored.reload()
-        except TreecastError as worse:
-            self._end(worse)  # memory differs from the disk: better no answers than wrong ones
-        self.stored.wake()
+        except Exception as worse:
+            if self._store.shared:
+                self._end()
+                return True
+            _log.critical("coordinator answers nothing before its store can be read", error=worse)
+            return self.stored.closed
+        return True
 
-    def _end(self, error: TreecastError) -> None:
-        """Stops answering: the store cannot be read, or this coordinator does not lead on it."""
-        if not self.stored.closed and not self._store.shared:  # who shares the store logs what follows
-            _log.critical("coordinator stops answering", error=error)
+    def _end(self) -> None:
+        """Stops answering: this coordinator does not lead on its store. Who shares the store logs why."""
         self.stored.closed = True
         self.ended.set()
         self.stored.wake()

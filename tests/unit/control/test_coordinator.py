@@ -34,7 +34,7 @@ from treecast.middleware.control import store as store_module
 from treecast.middleware.control.commands import Session
 from treecast.middleware.control.coordinator import Coordinator
 from treecast.middleware.control.history import History, Revision
-from treecast.middleware.control.store import Commit, SqliteStore, StoredChange
+from treecast.middleware.control.store import Commit, Loaded, SqliteStore, StoredChange
 from treecast.middleware.control.stored_state import CoordinatorSettings
 from treecast.middleware.control.values import ItemWrite
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -110,6 +110,48 @@ async def test_a_disk_that_refuses_is_as_if_nothing_was_asked(
     disk.refuses = None
     assert (await coordinator.do(commands.TakeProducerIds(session, 10))).first == 0
     assert (await coordinator.do(attach("b"))).host_id == 2
+
+
+@pytest.mark.parametrize("error", [TreecastError(Fault.STORAGE, "no answer"), ValueError("surprise")])
+async def test_a_store_that_could_not_be_read_for_a_moment_is_read_again(
+    coordinator: Coordinator, disk: Disk, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    await coordinator.do(attach("a"))
+    before = list(coordinator.stored.state.entries())
+
+    def refuse() -> Loaded:
+        raise error
+
+    monkeypatch.setattr("treecast.middleware.control.coordinator._READ_AGAIN", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "load", refuse)
+        disk.refuses = TreecastError(Fault.STORAGE, "disk full")
+        with pytest.raises(TreecastError, match="disk full"):
+            await coordinator.do(attach("b"))
+        disk.refuses = None
+        waits = asyncio.ensure_future(coordinator.do(attach("c")))
+        assert not (await asyncio.wait([waits], timeout=0.1))[0]  # not decided on what the disk lacks
+    host = await asyncio.wait_for(waits, 10)
+    assert (host.host_id, coordinator.stored.revision) == (2, 2)
+    assert [change for change in coordinator.stored.state.entries() if change in before]
+
+
+async def test_a_store_that_cannot_be_read_does_not_keep_a_coordinator_from_closing(tmp_path: Path) -> None:
+    disk = open_store(tmp_path / "other.sqlite")
+    coordinator = Coordinator(disk, CoordinatorSettings(), lambda: 0.0)
+
+    def refuse() -> Loaded:
+        raise TreecastError(Fault.STORAGE, "no answer")
+
+    disk.load = refuse  # type: ignore[method-assign]
+    disk.refuses = TreecastError(Fault.STORAGE, "disk full")
+    with pytest.raises(TreecastError, match="disk full"):
+        await coordinator.do(attach("b"))
+    waits = asyncio.ensure_future(coordinator.do(attach("c")))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(coordinator.close(), 10)
+    with pytest.raises(TreecastError):
+        await waits
 
 
 async def test_a_snapshot_is_never_ahead_of_the_disk(coordinator: Coordinator) -> None:
