@@ -18,7 +18,7 @@ from . import epochs
 from .checkpoint import FILE_NAME, Checkpoint
 from .disk import Disk, refused
 from .files import LogFile
-from .recovery import Recovered, drop_snapshots
+from .recovery import UNFORCED_FILE, Recovered, drop_snapshots
 from .segment import Segment, stem
 from .settings import FsyncPolicy
 from .snapshot import encode_snapshot
@@ -89,6 +89,7 @@ class Durability:
         self.directory_dirty = self.parent_dirty = recovered.created or bool(self.unflushed)
         self.epochs_dirty = bool(self.unflushed)  # the file of epochs is not known to be on disk
         self.failed = ""
+        self._marked = recovered.marked
         self._generation = 0
         self._on_disk = recovered.checkpointed
         # segment that the checkpoint on disk lies in; 0 without one
@@ -224,16 +225,28 @@ class Durability:
         if error is not None:
             log.counters.write_errors += 1
             self.failed = f"cannot flush {log.directory}: {error.strerror or error}"
+            self._mark()
             raise refused(error, f"flush {log.directory}") from error
         log.counters.fsyncs += len(ticket.files)
         if ticket.generation != self._generation:
             self._discard(ticket)
             return
+        if self._marked:
+            self._marked = False
+            with suppress(OSError):
+                log.shared.disk.unlink(f"{log.directory}/{UNFORCED_FILE}")
         self.flushed_offset = max(self.flushed_offset, ticket.offset)
         done = {segment.file.serial for segment, size in ticket.segments if segment.size == size}
         self.unflushed = [segment for segment in self.unflushed if segment.file.serial not in done]
         if ticket.checkpoint is not None:
             self._take(ticket, ticket.checkpoint)
+
+    def _mark(self) -> None:
+        """Tells whoever opens the log next that the kernel takes for clean what the disk may lack. The mark
+        itself needs no disk: a power loss takes it, and then what the disk lacks is seen."""
+        self._marked = True
+        with suppress(OSError):
+            self.log.shared.disk.write_new(f"{self.log.directory}/{UNFORCED_FILE}", b"", sync=False)
 
     def _discard(self, ticket: FlushTicket) -> None:
         """Removes the ticket's files: the log was cut meanwhile, and what was forced to the disk may not be

@@ -11,14 +11,20 @@ After a kill that is at most one torn append that was never acknowledged, as the
 written. After a power failure it may be more, up to what the fsync policy left unflushed. Valid batches
 behind a broken one are then removed as well, as in Kafka, because that would leave holes between offsets.
 
+After a flush that failed, `treecast-unforced` lies in the directory until one succeeds. Whoever opens the log
+then, while the kernel lives on, writes what follows the checkpoint again: the kernel reports a failed write
+once, and would take its pages for clean.
+
 A log without a usable checkpoint is checked from its beginning. Missing or damaged indexes are rebuilt.
 Producers come from the newest usable snapshot and the batches after it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,16 +34,17 @@ from treecast.middleware.wire.record_batch import BatchHeader
 
 from . import epochs, swap
 from .checkpoint import FILE_NAME, Checkpoint
-from .disk import Disk
+from .disk import Disk, write_all
 from .epochs import LeaderEpochs
 from .index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndexes, TimeIndex
 from .producers import ProducerStates
 from .replay import apply_batch
-from .scan import BatchScanner, plausible
+from .scan import WHOLE_BLOCK, BatchScanner, plausible, read_fully
 from .segment import Segment, SharedFiles, stem
 from .snapshot import decode_snapshot
 from .summary import LogSummary
 
+UNFORCED_FILE: Final = "treecast-unforced"  # the mark of a flush that failed
 _DIGITS = 20
 
 
@@ -69,6 +76,7 @@ class Recovered(Struct):
     since_checkpoint: int = 0  # bytes between both checkpoints
     epochs_dirty: bool = False  # not all epochs are in the file
     rested: bool = False  # opened from its summary
+    marked: bool = False  # an earlier process could not flush it
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
@@ -98,6 +106,9 @@ def recover(
         directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms, names, summary
     )
     recovered = opening.run()
+    if UNFORCED_FILE in names:
+        recovered.marked = True
+        opening.write_again()
     if recovered.checkpointed:
         recovered.disk_segment = recovered.checkpoint.segment
     elif summary is not None and on_disk is not None:
@@ -221,6 +232,18 @@ class _Opening:
                 self._drop_after(number)
             number += 1
         return self._finish()
+
+    def write_again(self) -> None:
+        """Makes the pages of what is not known to be on the disk dirty again. Raises OSError."""
+        for segment in self.unflushed:
+            position = self.trusted.position if segment.base_offset == self.trusted.segment else 0
+            descriptor = self.shared.pool.descriptor(segment.file)
+            while position < segment.size:
+                data = read_fully(descriptor, min(WHOLE_BLOCK, segment.size - position), position)
+                if not data:
+                    raise OSError(errno.EIO, "the disk has lost the end of the log")
+                write_all(self.shared.disk, descriptor, data, position)
+                position += len(data)
 
     def _usable(self, checkpoint: Checkpoint | None) -> Checkpoint:
         """Returns the part of the checkpoint that the files confirm."""

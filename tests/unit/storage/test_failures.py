@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.power import ForgetfulDisk
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.invariants import check_invariants
+from treecast.middleware.storage.recovery import UNFORCED_FILE
 from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 
 Kit = Any
@@ -175,6 +178,32 @@ def test_a_damaged_length_is_an_error_not_an_endless_walk(kit: Kit, path: Path) 
         log.read(5, 100, 10, at_least_one=True)
     assert error.value.fault is Fault.STORAGE
     assert len(log.read(0, 2 * size, 10, at_least_one=True)[0]) == 1
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_process_that_was_killed_after_a_failed_flush_leaves_the_next_one_to_write_it_again(
+    kit: Kit, path: Path, tmp_path: Path, *, rolls: bool
+) -> None:
+    """The kernel lives on, and has what the dead process wrote as clean."""
+    disk = ForgetfulDisk()
+    log = kit.open(path, disk=disk)
+    kit.append(log, kit.batch(3))
+    log.flush(1000, checkpoint=True)
+    kit.append(log, kit.batch(2))
+    if rolls:
+        log.roll(1000)
+        kit.append(log, kit.batch(1))
+    disk.failures = 2
+    with pytest.raises(TreecastError, match="cannot flush"):
+        log.flush(1000)
+    disk.failures = 0
+    log = kit.open(path, disk=disk)
+    kit.append(log, kit.batch(1))
+    log.flush(1000, checkpoint=True)
+    left = kit.open(disk.lose(path, tmp_path / "left"), disk=Disk())
+    assert kit.read_all(left) == kit.read_all(log)
+    check_invariants(left)
+    assert not (path / UNFORCED_FILE).exists()
 
 
 def test_a_flush_that_cannot_open_its_files_pins_none(kit: Kit, path: Path) -> None:
