@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from .settings import Settings
 FILE: Final = "audit.log"  # in the data directory
 FILES: Final = 4  # audit.log, audit.log.1 and so on, the oldest last
 INTERVAL: Final = 5.0  # seconds that a row counts
+_MOST_UNWRITTEN: Final = 4 << 20  # bytes of lines that wait for a disk that refuses
 _log = Log(__name__)
 
 
@@ -30,23 +32,20 @@ class AuditFiles:
         self._path = path
         self._most = most
 
-    def write(self, rows: list[Row], now: float) -> None:
-        """`now` in seconds since the Unix epoch: the end of the interval. Raises OSError."""
-        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-        encode = msgspec.json.encode
-        lines = [encode({"time": stamp, **msgspec.structs.asdict(row)}) + b"\n" for row in rows]
-        self._append(b"".join(lines))
-
-    def _append(self, data: bytes) -> None:
+    def write(self, lines: bytes) -> None:
+        """Appends whole lines. Raises OSError if the disk refuses; the file then ends as before."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
-        with open(descriptor, "ab") as file:
-            full = os.fstat(descriptor).st_size + len(data) > self._most
-            if not full or not os.fstat(descriptor).st_size:
-                file.write(data)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and size + len(lines) > self._most:
+                self._rotate()
+            else:
+                _append(descriptor, lines, size)
                 return
-        self._rotate()
-        self._append(data)
+        finally:
+            os.close(descriptor)
+        self.write(lines)
 
     def _rotate(self) -> None:
         for number in range(FILES - 1, 0, -1):
@@ -58,12 +57,35 @@ class AuditFiles:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
 
-class AuditLog:
-    """Writes the trail of a daemon, from `start` to `close`, on another thread."""
+def _append(descriptor: int, lines: bytes, size: int) -> None:
+    try:
+        written = 0
+        while written < len(lines):
+            written += os.write(descriptor, lines[written:])
+    except OSError:
+        with suppress(OSError):  # half a line would spoil the next one as well
+            os.ftruncate(descriptor, size)
+        raise
 
-    def __init__(self, trail: Trail, files: AuditFiles) -> None:
+
+def lines_of(rows: list[Row], now: float) -> bytes:
+    """Returns the rows as lines. `now` in seconds since the Unix epoch: the end of the interval."""
+    stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    encode = msgspec.json.encode
+    return b"".join([encode({"time": stamp, **msgspec.structs.asdict(row)}) + b"\n" for row in rows])
+
+
+class AuditLog:
+    """Writes the trail of a daemon, from `start` to `close`, on another thread. What the disk refuses is
+    written with the next interval, up to a bound.
+    """
+
+    def __init__(self, trail: Trail, files: AuditFiles, most_unwritten: int = _MOST_UNWRITTEN) -> None:
         self._trail = trail
         self._files = files
+        self._most_unwritten = most_unwritten
+        self._unwritten = b""
+        self._lost = 0  # rows, since the disk began to refuse
         self._failed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -86,15 +108,24 @@ class AuditLog:
 
     async def _write(self) -> None:
         rows = self._trail.take()
-        if not rows:
+        lines = lines_of(rows, time.time())
+        if len(self._unwritten) + len(lines) <= self._most_unwritten or not self._unwritten:
+            self._unwritten += lines
+        else:
+            self._lost += len(rows)
+        if not self._unwritten:
             return
         try:
-            await asyncio.to_thread(self._files.write, rows, time.time())
-            self._failed = False
+            await asyncio.to_thread(self._files.write, self._unwritten)
         except OSError as error:
             if not self._failed:
-                _log.error("audit log not written", error=error.strerror, rows=len(rows))
+                _log.error("audit log not written; it is tried again", error=error.strerror, rows=len(rows))
             self._failed = True
+            return
+        self._unwritten = b""
+        if self._failed:
+            _log.warning("audit log is written again", lost=self._lost)
+        self._failed, self._lost = False, 0
 
     async def close(self) -> None:
         if self._task is not None:

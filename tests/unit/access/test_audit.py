@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.broker.access import (
     Content,
+    Decision,
     Granted,
     Identities,
     Operation,
@@ -24,7 +26,7 @@ from treecast.middleware.broker.access import (
     Trail,
     User,
 )
-from treecast.middleware.daemon.audit import FILES, AuditFiles
+from treecast.middleware.daemon.audit import FILES, AuditFiles, AuditLog, lines_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.principal import Principal
 
@@ -121,13 +123,52 @@ def test_long_names_are_cut() -> None:
     assert len(row.resource) + len(row.principal) < 600
 
 
+def row(number: int) -> Row:
+    return Row("kafka", "alice", "10.0.0.7", "scram", "write", f"topic {number}", True, "r", 3)
+
+
+def resources(path: Path) -> list[str]:
+    return [json.loads(line)["resource"] for line in path.read_text().splitlines()]
+
+
+async def test_what_a_full_disk_refuses_is_written_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, trail, write = tmp_path / "audit.log", Trail(), os.write
+    audit = AuditLog(trail, AuditFiles(path, 1 << 20), most_unwritten=1_000)
+
+    def full(descriptor: int, data: bytes) -> int:
+        if len(data) <= 100:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[:100])
+
+    def use(name: str) -> None:
+        decision = Decision(True, "r")
+        trail.use("kafka", Principal("alice"), "write", "topic", name, decision).count += 1
+
+    use("before")
+    await audit._write()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        for number in range(20):
+            use(f"t{number}")
+            await audit._write()
+        assert resources(path) == ["topic before"]  # no half of a line
+    use("after")
+    await audit._write()
+    found = resources(path)
+    assert found[:2] == ["topic before", "topic t0"]
+    assert 3 < len(found) < 20  # bounded: the latest of a long while are missing, and counted
+    use("last")
+    await audit._write()
+    assert resources(path) == [*found, "topic last"]
+
+
 def test_files_are_bounded_and_private(tmp_path: Path) -> None:
     path, most = tmp_path / "audit.log", 2_000
     files = AuditFiles(path, most)
     for number in range(200):
-        files.write(
-            [Row("kafka", "alice", "10.0.0.7", "scram", "write", f"topic {number}", True, "r", 3)], number
-        )
+        files.write(lines_of([row(number)], number))
     found = sorted(tmp_path.iterdir())
     assert [one.name for one in found] == ["audit.log", *(f"audit.log.{n}" for n in range(1, FILES))]
     assert all(one.stat().st_size <= most and stat.S_IMODE(one.stat().st_mode) == 0o600 for one in found)
