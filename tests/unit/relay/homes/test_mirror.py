@@ -29,7 +29,7 @@ class Store:
         self.calls: list[list[StateWrite]] = []
         self.go = asyncio.Event()
         self.go.set()
-        self.error: TreecastError | None = None
+        self.error: Exception | None = None
         self.forgets = False  # stores the writes, but loses the answer
         self.refused: dict[HomeName, TreecastError] = {}
 
@@ -120,6 +120,16 @@ async def test_a_coordinator_that_does_not_answer_is_waited_for_a_while(bench: B
     bench.store.error = None
     assert await waiting is Kept.STORED
     assert (bench.counters.store_lost, bench.counters.accepted_alone) == (0, 0)
+
+
+async def test_an_error_that_nobody_foresaw_is_as_a_coordinator_that_does_not_answer(bench: Bench) -> None:
+    bench.store.error = ValueError("surprise")
+    first = bench.mirror.put(StateWrite(G, 1, {b"k": b"1"}), 1)
+    assert await asyncio.wait_for(first, 10) is Kept.ALONE
+    bench.store.error = None
+    await until(lambda: bench.store.items.get(G) == {b"k": b"1"} and not bench.mirror.away)
+    second = bench.mirror.put(StateWrite(G, 1, {b"k": b"2"}), 2)
+    assert await asyncio.wait_for(second, 10) is Kept.STORED
 
 
 async def test_without_the_store_writes_are_accepted_and_remembered_by_key(bench: Bench) -> None:
