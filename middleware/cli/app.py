@@ -126,6 +126,18 @@ def run(arguments: Sequence[str]) -> int:
     except (CommandError, TreecastError) as error:
         say(f"treecast: {error}{_advice(error)}", err=True)
         return FAILED
+    except OSError as error:
+        if not error.filename:  # no file that the user has named, but a fault of ours
+            raise
+        say(f"treecast: {error.filename}: {error.strerror}: name another, or change its rights", err=True)
+        return FAILED
+    except Exception as error:
+        from treecast.middleware.daemon.listeners import StartError  # here: few commands need it
+
+        if not isinstance(error, StartError):
+            raise
+        say(f"treecast: {error}", err=True)
+        return FAILED
     return 0
 
 

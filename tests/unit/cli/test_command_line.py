@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from treecast.middleware.cli.app import run
 from treecast.middleware.cli.command_line import secrets_of, warning
 
 SHOWS = """
@@ -58,3 +60,32 @@ def test_others_do_not_see_it_and_the_command_does() -> None:
 def test_the_warning_names_what_to_do_instead() -> None:
     assert "--token @FILE" in warning(["--token"], hidden=True)
     assert "while this process runs" in warning(["--token"], hidden=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["restore-coordinator", "--from", "127.0.0.1:1", "--data", "{folder}", "--join-token", "nonsense"],
+        ["status", "--coordinator", "127.0.0.1:1", "--join-token", "nonsense"],
+        ["status", "--coordinator", "127.0.0.1:1", "--join-token", "@{folder}/missing"],
+        ["restore-coordinator", "--from", "127.0.0.1:1", "--data", "{folder}", "--join-token", "@{folder}"],
+    ],
+)
+def test_a_token_that_is_none_is_a_message(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(folder=tmp_path) for word in words]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("treecast: --join-token")
+    assert "copy it whole" in line or "cannot be read" in line
+
+
+def test_a_place_that_nobody_may_write_to_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/x")
+
+    monkeypatch.setattr("treecast.middleware.cli.app.app", refuse)
+    assert run(["restore-coordinator"]) == 1
+    assert capsys.readouterr().err.startswith("treecast: /srv/x: Permission denied")
