@@ -36,6 +36,7 @@ from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.wishes import Pattern, Wish
 from treecast.middleware.storage.flusher import Flusher
@@ -58,6 +59,7 @@ from .view_store import ViewStore, stored_position
 if TYPE_CHECKING:
     from treecast.middleware.api.trust_member import Member
 
+_log = Log(__name__)
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
@@ -378,12 +380,21 @@ class BrokerlessHost:
 async def _keep_forced(
     tables: Tables, pubsub: HostPubSub, partitions: LocalPartitions, flusher: Flusher
 ) -> None:
-    """Forces to the disk what the stores have written, at the interval of the fsync policy, for ever."""
+    """Forces to the disk what the stores have written, at the interval of the fsync policy, for ever: what
+    one store refuses, as without a free descriptor, is tried again, and keeps no other one waiting.
+    """
+    due: tuple[Callable[[], object], ...] = (
+        pubsub.force,
+        tables.force,
+        lambda: flusher.flush_due([one.log for one in partitions], int(time.time() * 1000)),
+    )
     while True:
         await asyncio.sleep(LOOK_MS / 1000)
-        pubsub.force()
-        tables.force()
-        flusher.flush_due([partition.log for partition in partitions], int(time.time() * 1000))
+        for force in due:
+            try:
+                force()
+            except Exception:
+                _log.exception("what was written waits for the disk")
 
 
 async def _end(task: asyncio.Task[None]) -> None:
