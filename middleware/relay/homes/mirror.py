@@ -250,9 +250,9 @@ class HomeMirror:
             error = TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator does not answer in time")
         except TreecastError as raised:
             error = raised
-        except Exception as unforeseen:  # or nothing would be sent any more, and all writers would wait
+        except Exception:  # or nothing would be sent any more, and all writers would wait
             _log.exception("writes of homes are sent again")
-            error = TreecastError(Fault.COORDINATOR_UNAVAILABLE, repr(unforeseen))
+            error = TreecastError(Fault.COORDINATOR_UNAVAILABLE)
         else:
             self._counters.store_calls += 1
             for place, write in enumerate(writes):
