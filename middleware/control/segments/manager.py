@@ -23,6 +23,7 @@ from typing import Protocol
 
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.standing import Standing
 from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import RoutingError, Unreachable
 from treecast.middleware.routing.replication.forest import Forest
@@ -84,6 +85,7 @@ class SegmentManager:
         self._changed = True  # since publishers were told last
         self._reminds = False
         self._count = 0
+        self._unreached, self._unwell = Standing(), Standing()  # groups without a tree; routers
 
     @property
     def version(self) -> int:
@@ -131,12 +133,16 @@ class SegmentManager:
     def _open(self, groups: set[Group], avoid: Mapping[Group, int]) -> set[Tree]:
         """Returns the trees of these groups; a group whose tree cannot be built is left out."""
         found: set[Tree] = set()
+        self._unreached.keep(groups)
         for group in sorted(groups):
             root, receivers = group
             try:
                 found.add(self._tree(group, avoid.get(group, 0)))
+                self._unreached.ends(group)
             except RoutingError as error:
-                _log.warning("no tree can be built", root=root, receivers=", ".join(receivers), error=error)
+                if self._unreached.begins(group, error):
+                    named = ", ".join(receivers)
+                    _log.warning("no tree can be built", root=root, receivers=named, error=error)
         return found
 
     def _tree(self, group: Group, avoid: int) -> Tree:
@@ -222,8 +228,13 @@ class SegmentManager:
         named = zip(nodes, outcomes, strict=True)
         faults = {node: one for node, one in named if isinstance(one, BaseException)}
         self._unwritten |= faults.keys()
-        for node, fault in faults.items():
-            _log.warning("router is not written", router=self._plan.network.names[node], error=fault)
+        for node in nodes:
+            router, fault = self._plan.network.names[node], faults.get(node)
+            if fault is None:
+                if self._unwell.ends(node):
+                    _log.info("router is written again", router=router)
+            elif self._unwell.begins(node, fault):
+                _log.warning("router is not written", router=router, error=fault)
         return faults
 
     async def _bring(self, node: int) -> None:

@@ -14,6 +14,7 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.fabric.carriers.srv6 import NAME as SRV6
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.standing import Standing
 
 from .manager import Group, Told
 
@@ -55,6 +56,7 @@ class Daemons:
         self._addresses = addresses
         self._token = token
         self._seconds = seconds
+        self._silent = Standing()  # addresses of daemons that do not answer
         self._known: dict[str, dict[tuple[str, ...], int]] = {}  # by daemon, when it answered last
 
     async def announce(self, version: int, told: Told) -> None:
@@ -87,10 +89,14 @@ class Daemons:
     def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
         try:
             with DaemonClient(address, timeout=self._seconds, trust=self._trust) as client:
-                return {tuple(sorted(one.hosts)): one.bytes for one in client.list_receiver_sets()}
+                found = {tuple(sorted(one.hosts)): one.bytes for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
-            _log.warning("publisher does not name its receivers", address=address, error=error)
+            if self._silent.begins(address, error):
+                _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
+        if self._silent.ends(address):
+            _log.info("publisher names its receivers again", address=address)
+        return found
 
     def _tell(self, address: str, version: int, rules: bytes, token: JoinToken | None) -> str:
         """Why it is not used there; empty where it is."""

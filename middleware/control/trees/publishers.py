@@ -13,6 +13,7 @@ from treecast.middleware.api.virtual_trees import write_trees
 from treecast.middleware.fabric.carriers.labels import NAME as LABELS
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.standing import Standing
 from treecast.middleware.routing.network import Network
 
 _log = Log(__name__)
@@ -43,6 +44,7 @@ class Daemons:
         self._seconds = seconds
         self._token = token
         self._trust = trust
+        self._silent = Standing()  # addresses of publishers that do not answer
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         rules = write_trees(network, trees)
@@ -66,10 +68,14 @@ class Daemons:
     def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
         try:
             with DaemonClient(address, timeout=self._seconds, trust=self._trust) as client:
-                return {tuple(one.hosts): one.packets for one in client.list_receiver_sets()}
+                found = {tuple(one.hosts): one.packets for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
-            _log.warning("publisher does not name its receivers", address=address, error=error)
+            if self._silent.begins(address, error):
+                _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
+        if self._silent.ends(address):
+            _log.info("publisher names its receivers again", address=address)
+        return found
 
     def _client(self, address: str) -> DaemonClient:
         return DaemonClient(address, timeout=self._seconds, token=self._token, trust=self._trust)

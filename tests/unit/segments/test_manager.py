@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import grpc
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -14,7 +18,9 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import networks
 from tests.unit.segments.site import Site, address, some_groups
 
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.control.segments.description import Described, next_run, read
+from treecast.middleware.control.segments.publishers import Daemons
 from treecast.middleware.routing.network import Network, RoutingError
 
 
@@ -122,3 +128,35 @@ def test_descriptions(tmp_path: Path) -> None:
     store.write_text("{}")
     with pytest.raises(ValueError, match="no store"):
         next_run(store)
+
+
+async def test_a_daemon_that_stays_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each look asks it; the log has a line when that begins, and one when it ends."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{unused.getsockname()[1]}"
+    daemons = Daemons({"a": where}, seconds=5.0)
+    with caplog.at_level(logging.INFO, "treecast.middleware.control.segments.publishers"):
+        for _ in range(3):
+            assert await daemons.wanted() is None
+        assert [one.levelname for one in caplog.records] == ["WARNING"]
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((_NoReceivers(),))
+        server.add_insecure_port(where)
+        await server.start()
+        try:
+            for _ in range(2):
+                assert await daemons.wanted() == {}
+        finally:
+            await server.stop(0)
+    assert [one.levelname for one in caplog.records] == ["WARNING", "INFO"]
+
+
+class _NoReceivers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """A daemon's control address that knows of no receivers."""
+
+    def service(self, details: Any) -> Any:
+        async def answer(request: bytes, context: Any) -> bytes:
+            return pb.ListReceiverSetsResponse().SerializeToString()
+
+        return grpc.unary_unary_rpc_method_handler(answer)
