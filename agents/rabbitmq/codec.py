@@ -44,6 +44,7 @@ def packets_of(topic: bytes, names: bytes, data: bytes, hop: bytes) -> bytes:
     out = BytesWriter()
     between = topic + b"\x00\x01\x00" + names  # packet id 1, no properties
     length = len(topic)
+    known, last, made = False, b"", b""  # a publisher's messages often have the same properties
     at: i64 = 0
     end: i64 = len(data)
     while at < end:
@@ -52,8 +53,11 @@ def packets_of(topic: bytes, names: bytes, data: bytes, hop: bytes) -> bytes:
         at += _LAYOUT_HEAD
         properties = data[at : at + size]
         if hop:
-            seen = look(properties, 0, size)
-            properties = with_field(properties, seen.headers_begin, seen.headers_end, hop)
+            if not known or properties != last:
+                seen = look(properties, 0, size)
+                made = with_field(properties, seen.headers_begin, seen.headers_end, hop)
+                known, last = True, properties
+            properties = made
         out.append(PUBLISH_1)
         write_varint(out, 2 + len(between) + 4 + len(properties) + int(body))
         out.append(length >> 8)

@@ -57,6 +57,17 @@ def method_end(data: bytes, at: int = 0) -> int:
     return at + int.from_bytes(data[at + 3 : at + 7], "big") + 8
 
 
+@given(MESSAGES, st.lists(st.integers(0, 4), min_size=1, max_size=8))
+def test_messages_with_the_same_properties_are_as_they_are_alone(
+    messages: list[tuple[dict[str, object], bytes]], order: list[int]
+) -> None:
+    """A run takes the properties of the message before where they are the same."""
+    run = [messages[number % len(messages)] for number in order]
+    hop = hops.field(OWN)
+    alone = [packets_of(b"topic", names_of(b"e", b"k"), layout([one]), hop) for one in run]
+    assert packets_of(b"topic", names_of(b"e", b"k"), layout(run), hop) == b"".join(alone)
+
+
 @given(MESSAGES, st.integers(1, 1 << 40))
 def test_deliveries_are_read_as_they_were_written(
     messages: list[tuple[dict[str, object], bytes]], first: int
