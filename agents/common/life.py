@@ -4,6 +4,7 @@ host of those that carry messages between sites.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -51,6 +52,8 @@ class SiteLife:
         self.troubles: dict[str, Trouble] = {}
         self.admin = AdminServer(says.status)
         self.control: ControlServer | None = None  # of a network controller
+        self.on_standby: Callable[[], None] = lambda: None  # called once it waits for another agent to end
+        self._stands_by = False
 
     async def start(self, host: BrokerlessHost | None = None) -> None:
         """Serves the admin address, if there is one, and the control address of a host of the fabric. Raises
@@ -62,6 +65,12 @@ class SiteLife:
             carriers = host.fabric_host.neighbours.fabric.carriers
             self.control = ControlServer(target, agent.token, carriers, agent.cluster_id)
             await self.control.start()
+
+    def stand_by(self) -> None:
+        """The agent waits for another one to end. Called at each try."""
+        if not self._stands_by:
+            self._stands_by = True
+            self.on_standby()
 
     async def close(self) -> None:
         if self.control is not None:

@@ -22,6 +22,7 @@ from treecast.agents.common.status import AgentCounters, Trouble
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.brokerless import FabricHostSettings
 from treecast.middleware.relay.homes.outside import PREFIX, Owner
 from treecast.middleware.relay.leading_host import LeadingHost
@@ -80,6 +81,7 @@ class KafkaAgent:
             PubSubSettings(),
             agent.fsync,
             member=member_of(agent),
+            standby=self._stand_by if kafka.standby else None,
         )
         self.host = LeadingHost(host, Counters(), self.following.made, Homes(self.cluster, settings))
         self.following.host = self.host
@@ -98,11 +100,18 @@ class KafkaAgent:
         The caller must call `close` even after a failure.
         """
         await self.host.open()
+        self.settled("standby")
         await self.life.start(self.host)
         await self._find_cluster()
         await self._take_lock()
         await self.host.keep_producer_ids_above(_PRODUCER_IDS)
         self._task = asyncio.create_task(self.following.run(), name="following")
+
+    async def _stand_by(self, reason: TreecastError) -> None:
+        """Another agent of this name serves, or the coordinator is away: waits for the end of its lease."""
+        self.note("standby", reason.detail)
+        self.life.stand_by()
+        await asyncio.sleep(_TRY_EVERY)
 
     async def _find_cluster(self) -> None:
         """Waits for the first answer of the Kafka cluster. What was copied before can be read meanwhile."""

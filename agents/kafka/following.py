@@ -56,6 +56,7 @@ class Following:
         self._notes = notes
         self._configs_at = -_CONFIGS_EVERY
         self._configs: dict[str, dict[str, str]] = {}
+        self._goals: dict[TopicPartition, int] = {}  # the ends at which copies that wait are whole
 
     def made(self, topic: Topic, index: int, copy: FollowedPartition) -> CopiedPartition:
         """Makes the partition over its copy; see `relay.leading_host.Copies`."""
@@ -97,6 +98,25 @@ class Following:
             if leader is not None and found.topics[name.topic].topic_id == partition.topic.topic_id:
                 self.fetchers.led(partition, leader)
         self.fetchers.keep()
+        await self._claim()
+
+    async def _claim(self) -> None:
+        """Leads the partitions that another directory had before: an earlier run's, or the agent's that a
+        standby has followed.
+
+        Each waits until its copy has what the cluster had at first, so that no replica is asked to cut what
+        the copy lacks.
+        """
+        waiting = self.host.waiting()
+        for name, entry in waiting:
+            partition = self.partitions.get(name)
+            if partition is None or partition.session.high_watermark < 0 or partition.session.trouble:
+                continue
+            goal = self._goals.setdefault(name, partition.session.high_watermark)
+            if partition.end >= goal:
+                await self.host.claim(name, entry)
+                _log.info("partition is led here again", partition=name, end=partition.end)
+        self._goals = {name: self._goals[name] for name, _ in waiting if name in self._goals}
 
     def _known(self) -> Iterator[Known]:
         host_id = self.host.fabric_host.replicas.host_id

@@ -57,13 +57,15 @@ class KafkaSettings(ClusterSettings, frozen=True, forbid_unknown_fields=True, kw
     """The table [kafka]. Names with `*` and `?` as in file names.
 
     `topics`: those that are followed; `not_topics`: and not these. `groups`, `transactional_ids`: whose owner
-    is the Kafka cluster, at all hosts.
+    is the Kafka cluster, at all hosts. `standby`: whether to wait while another agent of this name serves,
+    instead of a refusal.
     """
 
     topics: Names = ()
     not_topics: Names = ()
     groups: Names = ("*",)
     transactional_ids: Names = ("*",)
+    standby: bool = False
 
     @property
     def brokers(self) -> list[Address]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,8 +23,18 @@ _log = Log(__name__)
 WRONG_USE = 2
 
 
+class Waits(Protocol):
+    """`on_standby`: called once an agent waits for another one to end."""
+
+    on_standby: Callable[[], None]
+
+
 class RunningAgent(Protocol):
-    """An agent of any kind. `admin_address`: HOST:PORT of status and metrics, `off` if there is none."""
+    """An agent of any kind. `admin_address`: HOST:PORT of status and metrics, `off` if there is none. `life`:
+    tells when it stands by."""
+
+    @property
+    def life(self) -> Waits: ...
 
     @property
     def admin_address(self) -> str: ...
@@ -113,23 +124,47 @@ def _prepare(log_level: str) -> None:
 
 async def _serve(agent: RunningAgent, site: str) -> int:
     signals, notifier = Signals(), Notifier(os.environ)
+
+    def standing_by() -> None:
+        say(f"standby site={site}")
+        notifier.send("READY=1", "STATUS=standing by")
+
+    agent.life.on_standby = standing_by
+    pings = asyncio.create_task(_ping(notifier))
     try:
-        await agent.start()
+        if not await _started(agent, signals):
+            _log.info("stopping")
+            return 0
         say(f"ready site={site} admin={agent.admin_address}")
         notifier.send("READY=1", "STATUS=serving")
         tuning.freeze_heap()
-        pings = asyncio.create_task(_ping(notifier))
         await signals.first.wait()
-        pings.cancel()
         notifier.send("STOPPING=1")
         _log.info("stopping")
     except (TreecastError, OSError) as error:
         print(f"treecast agent: {error}", file=sys.stderr)
         return FAILED
     finally:
+        pings.cancel()
         await agent.close()
         notifier.close()
     return 0
+
+
+async def _started(agent: RunningAgent, signals: Signals) -> bool:
+    """Starts the agent, which may take long. Returns False if a signal ends it before."""
+    starting = asyncio.create_task(agent.start())
+    ended = asyncio.create_task(signals.first.wait())
+    try:
+        await asyncio.wait((starting, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            return False
+        await starting
+        return True
+    finally:
+        for task in (starting, ended):
+            task.cancel()
+        await asyncio.gather(starting, ended, return_exceptions=True)
 
 
 async def _ping(notifier: Notifier) -> None:

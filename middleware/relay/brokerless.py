@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from treecast.middleware.api.trust_member import Member
 
 _log = Log(__name__)
+_NOT_NOW = frozenset({Fault.POLICY_VIOLATION, Fault.COORDINATOR_UNAVAILABLE})  # what a standby waits out
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
@@ -93,7 +94,8 @@ class FabricHostSettings(Struct, frozen=True):
 
     `coordinator`: HOST:PORT of a daemon's control address or of a separate coordinator. `address`: the
     fabric's, TCP and UDP; port 0 picks a free port. `token`: the cluster's; None for a `member` of a secured
-    cluster.
+    cluster. `standby`: called with the reason while another host of this name is attached, or the coordinator
+    is away; it returns when to ask again. None: that is refused.
     """
 
     name: str
@@ -106,6 +108,7 @@ class FabricHostSettings(Struct, frozen=True):
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
     events: EventSettings = EventSettings()
     member: Member | None = None
+    standby: Callable[[TreecastError], Awaitable[None]] | None = None
 
     @property
     def cluster_id(self) -> str:
@@ -211,7 +214,7 @@ class BrokerlessHost:
         position = stored_position(directory.tables) if known is not None else Position()
         client.position = lambda: position
         try:
-            await attachment.attach()
+            await self._attached(attachment)
         except TreecastError as error:
             if known is None or error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                 raise
@@ -219,6 +222,20 @@ class BrokerlessHost:
         directory.join(settings.cluster_id, host_id, membership)
         attachment.start()
         return CoordinatorLink(client, attachment, ClusterView(), self._counters.relay)
+
+    async def _attached(self, attachment: Attachment) -> None:
+        """Attaches once; a standby when the name is free. It never goes on with its stored view: the other
+        host may serve.
+        """
+        standby = self._settings.standby
+        while True:
+            try:
+                await attachment.attach()
+                return
+            except TreecastError as error:
+                if standby is None or error.fault not in _NOT_NOW:
+                    raise
+                await standby(error)
 
     def _own(self, directory: DataDirectory) -> OwnHost:
         tables, flusher = Tables(directory.tables, self._settings.fsync), Flusher()

@@ -187,6 +187,33 @@ class LeadingHost(BrokerlessHost):
         await self.link.seen(answer.revision)
         return self.led.store.drop(topic)
 
+    def waiting(self) -> list[tuple[TopicPartition, TopicEntry]]:
+        """Returns the partitions that this host leads from another data directory than before, with their
+        topics: other hosts ask it for nothing of them until it has claimed them.
+        """
+        host_id = self.fabric_host.replicas.host_id
+        return [
+            (TopicPartition(entry.name, index), entry)
+            for entry in self.link.view.topics
+            for index, one in enumerate(entry.partitions)
+            if one.waits and one.leader == host_id
+        ]
+
+    async def claim(self, name: TopicPartition, entry: TopicEntry) -> None:
+        """Leads a partition that waits: its copy has all that the owner had. Raises the coordinator's
+        refusal.
+        """
+        epoch = entry.partitions[name.partition].leader_epoch
+        request = pb.TakeLeadRequest(
+            session=self.link.session,
+            topic_id=entry.topic_id.bytes,
+            partition=name.partition,
+            known_epoch=epoch,
+            leader_epoch=epoch + 1,
+        )
+        answer = await called(self.link.client.take_lead(request))
+        await self.link.seen(answer.revision)
+
     async def _carried_out(self, name: str, answer: pb.TopicEntryResponse) -> Topic:
         await self.link.seen(answer.revision)
         topic = self.led.topics()[name]

@@ -13,6 +13,9 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 _FACES_OFF = [word for face in ("amqp", "mqtt", "stare", "admin") for word in (f"--{face}", "off")]
 
+# An application of Kafka Streams has one name for its group and for topics.
+FOLLOWED = 'topics = ["followed.*"]\nnot_topics = ["followed.not.*"]\ngroups = ["g.*", "followed.*"]'
+
 
 @pytest.fixture(scope="session")
 def java(require: Callable[[object, str], None]) -> None:
@@ -23,7 +26,7 @@ def java(require: Callable[[object, str], None]) -> None:
 
 @pytest.fixture(scope="module")
 def node(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    started = Node(tmp_path_factory.mktemp("kafka"))
+    started = Node(tmp_path_factory.mktemp("kafka"), **{"log.cleaner.backoff.ms": "200"})
     try:
         started.start()
         yield started
@@ -48,7 +51,7 @@ def agent(
         node.bootstrap,
         first.ready["control"],
         first.data / "join-token",
-        'topics = ["followed.*"]\nnot_topics = ["followed.not.*"]\ngroups = ["g.*"]',
+        FOLLOWED,
     )
     try:
         yield made.start()

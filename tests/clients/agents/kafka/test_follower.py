@@ -5,15 +5,21 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench.peers.kafka.jars import class_path
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+from tests.clients.agents.kafka.conftest import FOLLOWED
 from tests.clients.agents.kafka.site import PATIENCE, KafkaAgent, Node, Reader, read_all, until
+from tests.fault import kafka_apps
+from tests.fault.kafka_apps.records import Reader as Committed
+from tests.fault.kafka_apps.site import Worker
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -344,3 +350,131 @@ def test_the_node_and_the_agent_are_killed_and_started(
         assert read_all(bootstrap, name, 150) == written
     written += write(hosts[0].ready["kafka"], name, [b"%d" % number for number in range(150, 170)])
     assert read_all(hosts[1].ready["kafka"], name, 170) == written
+
+
+def everything(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes]]:
+    """Returns (offset, key, value) of what partition 0 has, from its log start to its end."""
+    consumer, place = KafkaConsumer(bootstrap_servers=bootstrap), TopicPartition(topic, 0)
+    consumer.assign([place])
+    consumer.seek_to_beginning(place)
+    end = consumer.end_offsets([place])[place]
+    found: list[tuple[int, bytes, bytes]] = []
+    deadline = time.monotonic() + PATIENCE
+    while consumer.position(place) < end:
+        assert time.monotonic() < deadline, f"{len(found)} records of {topic} have come"
+        for records in consumer.poll(timeout_ms=1000).values():
+            found += [(one.offset, one.key, one.value) for one in records]
+    consumer.close()
+    return found
+
+
+COMPACTED = {
+    "cleanup_policy": "compact,delete",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.01",
+    "min_compaction_lag_ms": "0",
+}
+
+
+def fill(bootstrap: str, topic: str) -> int:
+    """Writes ten values for each of ten keys, over several segments. Returns the end offset."""
+    producer, last = KafkaProducer(bootstrap_servers=bootstrap), 0
+    for number in range(10):
+        sent = [producer.send(topic, b"%d" % number, key=b"%d" % key) for key in range(10)]
+        last = sent[-1].get(PATIENCE).offset
+        time.sleep(0.12)  # so that the next record begins a segment
+    producer.close()
+    return last + 1
+
+
+def test_a_compacted_topic_keeps_its_gaps(
+    node: Node, hosts: Hosts, agent: KafkaAgent, admin: KafkaAdminClient, topic: Callable[..., str]
+) -> None:
+    """One is compacted by the cluster after a host has all of it, one before it is followed."""
+    filled, late = topic(1, **COMPACTED), "followed.late"
+    end = fill(node.bootstrap, filled)
+    first, second = (host.ready["kafka"] for host in hosts)
+    whole = everything(first, filled)
+    assert whole[-1][0] == end - 1
+    until(lambda: len(everything(node.bootstrap, filled)) < 50, "the cluster does not compact it")
+    kept = everything(node.bootstrap, filled)
+    for bootstrap in (first, second):
+        found = everything(bootstrap, filled)
+        assert set(kept) <= set(found) <= set(whole)
+        assert {key: value for _, key, value in found} == {key: value for _, key, value in kept}
+    admin.delete_records({TopicPartition(filled, 0): end - 5})
+    until(lambda: [one[0] for one in everything(second, filled)] == [*range(end - 5, end)], "the start stays")
+
+    agent.kill()
+    settings = {key.replace("_", "."): value for key, value in COMPACTED.items()}
+    admin.create_topics([NewTopic(late, 1, 1, topic_configs=settings)])
+    end = fill(node.bootstrap, late)
+    until(lambda: len(everything(node.bootstrap, late)) < 50, "the cluster does not compact it")
+    agent.start()
+    agent.until(lambda found: found["topics"].get(late, {}).get("end", 0) >= end, "it is not followed")
+    kept = everything(node.bootstrap, late)
+    assert len(kept) < end
+    found = everything(first, late)
+    assert set(kept) <= set(found)
+    assert len(found) < end
+    assert {key: value for _, key, value in found} == {key: value for _, key, value in kept}
+
+
+def test_kafka_streams_with_exactly_once_at_a_host(
+    node: Node, hosts: Hosts, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Copies and counts in transactions over followed topics, its internal ones among them."""
+    name = "followed.streams"
+    source, target, counts = (topic(2, f"{name}.{part}") for part in ("source", "target", "counts"))
+    for part in ("repartition", "changelog"):
+        topic(2, f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-{part}")
+    program, classes = Path(kafka_apps.__file__).with_name("Count.java"), tmp_path / "classes"
+    compiler = ["javac", "-encoding", "UTF-8", "-cp", class_path(), "-d", str(classes), str(program)]
+    subprocess.run(compiler, check=True)
+    here, there = hosts[0].ready["kafka"], hosts[1].ready["kafka"]
+    write(here, source, [b"%d" % number for number in range(200)])
+    words = ["Count", there, name, source, target, counts, str(tmp_path / "state"), "exactly_once_v2"]
+    worker = Worker("streams", words, tmp_path, str(classes))
+    worker.start()
+    try:
+        copied, counted = Committed(here, target), Committed(here, counts)
+        until(lambda: copied.look() >= 200, "records are not copied")
+        until(lambda: counted.look() and sum(map(int, dict(counted.records).values())) >= 200, "no counts")
+    finally:
+        worker.kill()
+        print((tmp_path / "streams.log").read_text()[-4000:])
+    assert sorted(int(value) for _, value in copied.records) == [*range(200)]
+    assert set(dict(counted.records).values()) == {b"20"}
+
+
+def test_a_standby_takes_over(
+    node: Node, hosts: Hosts, agent: KafkaAgent, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """It has another data directory. Nothing is lost or repeated, and the earlier agent is refused."""
+    name = topic(2)
+    written = write(node.bootstrap, name, [b"%d" % number for number in range(100)])
+    for host in hosts:
+        assert read_all(host.ready["kafka"], name, 100) == written
+    token, control = hosts[0].data / "join-token", hosts[0].ready["control"]
+    other = KafkaAgent("kafka-site", tmp_path, node.bootstrap, control, token, f"{FOLLOWED}\nstandby = true")
+    try:
+        other.start(wait=False)
+        assert other.process is not None
+        assert other.process.stdout is not None
+        assert other.process.stdout.readline() == b"standby site=kafka-site\n"
+        agent.kill()
+        written += write(node.bootstrap, name, [b"%d" % number for number in range(100, 150)])
+        assert other.process.stdout.readline().startswith(b"ready ")
+        other.until(lambda found: found["topics"].get(name, {}).get("end") == 150, "it does not catch up")
+        written += write(hosts[1].ready["kafka"], name, [b"%d" % number for number in range(150, 170)])
+        for bootstrap in addresses(node, hosts):
+            assert read_all(bootstrap, name, 170) == sorted(written)
+        assert other.status()["cuts"] == 0
+        agent.start(wait=False)
+        assert agent.process is not None
+        assert agent.process.wait(PATIENCE) == 1
+        assert "attached already" in agent.log.read_text()
+    finally:
+        other.clean_up()
+        print(other.log.read_text())
+    assert "Traceback" not in other.log.read_text()
