@@ -18,6 +18,7 @@ from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
 from bench import mqtt_hosts as mqtt_hosts_comparison
 from bench import spark as spark_comparison
+from bench.agents_command import agents_kafka, agents_mqtt
 from bench.chain.paced import generator
 from bench.core import machine, report, versus
 from bench.core.awake import awake
@@ -50,6 +51,8 @@ from bench.stock_command import stock
 
 app = typer.Typer(add_completion=False, help=__doc__)
 app.command()(stock)
+app.command("agents-mqtt")(agents_mqtt)
+app.command("agents-kafka")(agents_kafka)
 
 EARLIER = versus.earlier("Treecast")
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)

@@ -22,6 +22,7 @@ from treecast.middleware.load.payload import make_batch, records_in
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.wire.record_batch import build_batch
 
+from .committed import committed
 from .ends import Reply, Sink, Source, connect
 from .stamp import MARK, STAMP, Arrivals, payload
 
@@ -92,7 +93,8 @@ class KafkaSink(Sink):
         with Connection(*route.far) as connection:
             self._start = settled_end(connection, route.target, quiet)
         super().__init__(connect(route.far), arrivals, 4 * _MAX_BYTES)
-        self._request = FetchRequest(route.target, 0, _MAX_BYTES, 1, _WAIT_MS)
+        self._request = FetchRequest(route.target, 0, _MAX_BYTES, 1, _WAIT_MS, committed=route.committed)
+        self._markers = route.committed
         self._offset = self._start
         self._answer()
         self.socket.setblocking(False)
@@ -123,11 +125,19 @@ class KafkaSink(Sink):
         after, batches = next_offset(self._buffer, answer.records_at, answer.records_size)
         if not batches:
             return
-        if self.arrivals is not None:
-            end = answer.records_at + answer.records_size
-            self.arrivals.scan(self._view[answer.records_at : end], now)
         self._offset = after
-        self.records = after - self._start
+        end = answer.records_at + answer.records_size
+        if not self._markers:
+            self.records = after - self._start
+            self._scan(answer.records_at, end, now)
+            return
+        for start, size, count in committed(self._buffer, answer.records_at, end, answer.aborted):
+            self.records += count
+            self._scan(start, start + size, now)
+
+    def _scan(self, start: int, end: int, now: int) -> None:
+        if self.arrivals is not None:
+            self.arrivals.scan(self._view[start:end], now)
 
 
 def settled_end(connection: Connection, topic: str, quiet: float, wait: float = 60) -> int:

@@ -16,7 +16,8 @@ class Route:
     """The ends of a load's route.
 
     Kafka: the topic `source` at `near` arrives as `target` at `far`, one partition. AMQP: messages published
-    to the exchange `source` at `near` arrive in the queue `target` at `far`.
+    to the exchange `source` at `near` arrive in the queue `target` at `far`. `committed`: a Kafka consumer
+    reads committed records only, and markers of transactions are between them.
     """
 
     protocol: Protocol
@@ -24,6 +25,7 @@ class Route:
     far: tuple[str, int]
     source: str
     target: str
+    committed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

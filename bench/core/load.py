@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treecast.middleware.evaluation.processes import cpu_seconds
+
+from .measure import JOINING_CPU, Values
 from .peer import Peer
 
 TREECAST_LOAD = (sys.executable, "-m", "treecast.middleware.load")
@@ -20,11 +23,19 @@ class LoadRun:
 
     result: dict[str, Any]
     server_cpu: float  # seconds
+    joining_cpu: float | None = None  # of the processes that join two brokers
 
     @property
     def cpu_per_record(self) -> float:
         """Microseconds."""
         return 1e6 * self.server_cpu / float(self.result["records"])
+
+    @property
+    def joining(self) -> Values:
+        """The share of the processes that join two brokers; nothing where a peer has none."""
+        if self.joining_cpu is None:
+            return {}
+        return {JOINING_CPU: 1e6 * self.joining_cpu / float(self.result["records"])}
 
 
 def run_load(
@@ -47,11 +58,12 @@ def run_load(
             line = process.stdout.readline()
             if line.strip() != "ready":
                 raise RuntimeError(_error(line))
-            before = peer.cpu_seconds()
+            joining = peer.joining_pids()
+            before, joined = peer.cpu_seconds(), cpu_seconds(joining)
             process.stdin.write("go\n")
             process.stdin.flush()
             line = process.stdout.readline()
-            used = peer.cpu_seconds() - before
+            used, joined = peer.cpu_seconds() - before, cpu_seconds(joining) - joined
             answer = json.loads(line) if line.strip() else {}
             if "result" not in answer:
                 raise RuntimeError(_error(line))
@@ -59,7 +71,7 @@ def run_load(
         except BaseException:
             process.kill()
             raise
-    return LoadRun(answer["result"], used)
+    return LoadRun(answer["result"], used, joined if joining else None)
 
 
 def _error(line: str) -> str:

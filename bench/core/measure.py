@@ -30,6 +30,7 @@ class Metric:
 THROUGHPUT = Metric("throughput", "records/s", True, 2.0)
 CLIENT_THROUGHPUT = Metric("client throughput", "records/s", True)
 SERVER_CPU = Metric("server CPU", "µs/record", False, 0.5)
+JOINING_CPU = Metric("CPU of the bridge", "µs/record", False)
 CORE_WAIT = Metric("waited for a core", "µs/record", False)
 ACK_P50 = Metric("ack p50", "ms", False)
 ACK_P99 = Metric("ack p99", "ms", False, 0.5)

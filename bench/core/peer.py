@@ -42,6 +42,10 @@ class Peer(abc.ABC):
     def settings(self) -> Mapping[str, str]:
         """Returns version and settings, for the report."""
 
+    def joining_pids(self) -> list[int]:
+        """Returns the processes that join two brokers, where a comparison asks for their share alone."""
+        return []
+
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.pids())
 

@@ -68,6 +68,7 @@ class ChainThroughput(Workload[Chain]):
             THROUGHPUT: _throughput(run),
             ACKNOWLEDGED: run.result["records"] / run.result["acknowledged"],
             SERVER_CPU: run.cpu_per_record,
+            **run.joining,
             GENERATOR: 100 * run.result["generator"],
         }
 
@@ -100,6 +101,7 @@ class ChainLatency(Workload[Chain]):
         return {
             **{metric: 1000 * seconds for metric, seconds in values.items()},
             SERVER_CPU: run.cpu_per_record,
+            **run.joining,
             REACHED: run.result["achieved"],
             GENERATOR: 100 * run.result["generator"],
         }

@@ -67,7 +67,8 @@ class MqttThroughput(Workload[Server]):
         warm = self._load(peer, self._count(first, self.seconds / 4))
         run = self._load(peer, self._count(warm, self.seconds))
         cpu = CPU_SINGLE if self.single else CPU
-        return {self.metric: run.result["records"] / run.result["seconds"], cpu: run.cpu_per_record}
+        rate = run.result["records"] / run.result["seconds"]
+        return {self.metric: rate, cpu: run.cpu_per_record, **run.joining}
 
     def _count(self, before: LoadRun, seconds: float) -> int:
         """Returns the number of messages that fill `seconds` at the rate of an earlier run."""
@@ -117,6 +118,7 @@ class MqttLatency(Workload[Server]):
             LAG_WINDOW_P99: 1000 * run.result["lag_window_p99"],
             REACHED: run.result["records"] / run.result["seconds"],
             CPU: run.cpu_per_record,
+            **run.joining,
         }
 
     def once(self, peer: Server, seconds: float) -> LoadRun:

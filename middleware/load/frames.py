@@ -23,6 +23,7 @@ _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_ABORTED = struct.Struct(">qq")
 _HEADER = struct.Struct(">hhi")
 _PREFIX = struct.Struct(">qi")
 
@@ -105,9 +106,18 @@ class FetchRequest:
 
     __slots__ = ("data", "offset_at")
 
-    def __init__(self, topic: str, partition: int, max_bytes: int, min_bytes: int, max_wait_ms: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        *,
+        committed: bool = False,
+    ) -> None:
         head = struct.pack(">iiii", -1, max_wait_ms, min_bytes, max_bytes)
-        head += struct.pack(">bii", 0, 0, -1)  # read uncommitted, session 0, epoch -1: no session
+        head += struct.pack(">bii", committed, 0, -1)  # isolation level, session 0, epoch -1: no session
         head += b"\x02" + _compact_string(topic) + b"\x02" + struct.pack(">ii", partition, -1)
         tail = struct.pack(">iqi", -1, -1, max_bytes) + b"\0\0" + b"\x01\x01\0"
         frame = _frame(FETCH, FETCH_VERSION, head + _INT64.pack(0) + tail, 0, True)
@@ -271,6 +281,7 @@ class FetchAnswer:
     high_watermark: int
     records_at: int  # position in the frame, the length included
     records_size: int
+    aborted: tuple[tuple[int, int], ...] = ()  # (producer id, first offset), for reads of committed records
 
 
 def parse_fetch_head(data: memoryview | bytearray | bytes) -> FetchAnswer:
@@ -290,11 +301,13 @@ def parse_fetch_head(data: memoryview | bytearray | bytes) -> FetchAnswer:
         raise LoadError("Fetch was not answered for one partition")
     _, error, high_watermark = struct.unpack_from(">ihq", data, position)
     position += 14 + 16  # the two offsets after the high watermark
-    aborted, position = _read_uvarint(data, position)
-    if aborted > 1:
-        raise LoadError("an uncommitted read was answered with aborted transactions")
+    count, position = _read_uvarint(data, position)
+    aborted: list[tuple[int, int]] = []
+    for _ in range(count - 1):
+        aborted.append(_ABORTED.unpack_from(data, position))
+        position += _ABORTED.size + 1  # and no tags
     size, position = _read_uvarint(data, position + 4)  # preferred replica
-    return FetchAnswer(error, high_watermark, position, max(size - 1, 0))
+    return FetchAnswer(error, high_watermark, position, max(size - 1, 0), tuple(aborted))
 
 
 def _read_uvarint(data: memoryview | bytearray | bytes, position: int) -> tuple[int, int]:

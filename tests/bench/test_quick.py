@@ -171,6 +171,50 @@ def test_amqp_messages_go_from_one_daemon_to_another(tmp_path):
     assert {row["workload"] for row in document["summary"]} > {"auto-ack, 100 B, one queue"}
 
 
+def joined(tmp_path, comparison, *arguments):
+    """Returns what a comparison of agents has measured: of each peer, by workload and metric."""
+    done = run(tmp_path, *arguments, comparison=(comparison,))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / f"bench-{comparison}.json").read_text())
+    assert document["failures"] == []
+    assert not list(tmp_path.glob("bench-*/*/")), "data directories stay behind"
+    return {(row["workload"], row["metric"]): row["peers"] for row in document["summary"]}
+
+
+@pytest.mark.parametrize("only", short_and_long("QoS 1, 100 B"))
+def test_agents_and_mosquittos_bridge_are_compared(tmp_path, require_tool, only):
+    require_tool("mosquitto")
+    found = joined(tmp_path, "agents-mqtt", *only)
+    for metric in ("delivered", "CPU of the bridge"):
+        measured = found["QoS 1, 100 B, 1 to 1", metric]
+        assert measured["Treecast's agents"]["median"] > 0
+        assert measured["Mosquitto's bridge"]["median"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("peers", "names"),
+    [
+        pytest.param("bridge", {"Treecast's bridge"}, id="ours"),
+        pytest.param(
+            "bridge,mirrormaker2",
+            {"Treecast's bridge", "MirrorMaker 2"},
+            id="both",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_records_go_through_the_kafka_bridge(tmp_path, require, peers, names):
+    require(not missing_tools(), "needs java and mvn")
+    found = joined(tmp_path, "agents-kafka", "--peers", peers)
+    for load, metric in (
+        ("through the chain, 100 B", "throughput"),
+        ("latency at 1,000/s, 100 B", "end-to-end p99"),
+    ):
+        assert set(found[load, metric]) == names
+        assert all(peer["median"] > 0 for peer in found[load, "CPU of the bridge"].values())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("face", ["kafka", "amqp", "mqtt"])
 def test_stock_clients_load_each_face(tmp_path, require, face):

@@ -68,7 +68,11 @@ def mirror_properties(near: str, far: str) -> dict[str, str]:
 class MirrorMaker(Chain):
     """Producer at the one node, consumer at the other; MirrorMaker keeps the topic's name."""
 
-    def __init__(self, *, parent: Path | None = None, start_timeout: float = 180) -> None:
+    def __init__(
+        self, *, parent: Path | None = None, start_timeout: float = 180, committed: bool = False
+    ) -> None:
+        """`committed`: consumers read committed records only."""
+        self._committed = committed
         self.name = "Kafka + MirrorMaker 2"
         self._parent = parent
         self._timeout = start_timeout
@@ -85,7 +89,7 @@ class MirrorMaker(Chain):
 
     @property
     def route(self) -> Route:
-        return Route("kafka", self._near.address, self._far.address, TOPIC, TOPIC)
+        return Route("kafka", self._near.address, self._far.address, TOPIC, TOPIC, self._committed)
 
     def start(self) -> float:
         began = time.monotonic()
@@ -123,8 +127,10 @@ class MirrorMaker(Chain):
 
     def hosts(self) -> list[list[int]]:
         """Returns each host's processes. MirrorMaker runs beside its target broker, as its manual advises."""
-        own = [] if self._process is None else self._process.pids()
-        return [self._near.pids(), [*self._far.pids(), *own]]
+        return [self._near.pids(), [*self._far.pids(), *self.mirror_pids()]]
+
+    def mirror_pids(self) -> list[int]:
+        return [] if self._process is None else self._process.pids()
 
     def settings(self) -> Mapping[str, str]:
         broker = self._near.settings()

@@ -6,6 +6,7 @@ import struct
 import pytest
 from bench.chain import amqp, load, loops, paced, rate
 from bench.chain import amqp_frames as frames
+from bench.chain.committed import committed
 from bench.chain.ends import Sink, Source
 from bench.chain.kafka import make_stamper
 from bench.chain.load import Order, open_route, prepare
@@ -17,8 +18,17 @@ from tests.unit.bench.amqp_broker import AmqpBroker
 
 from treecast.middleware.load.frames import LoadError, produce_request
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.records import Compression, Record
-from treecast.middleware.wire.record_batch import build_batch, check_batches, read_header, read_records
+from treecast.middleware.wire.record_batch import (
+    ABORT,
+    COMMIT,
+    build_batch,
+    check_batches,
+    control_marker,
+    read_header,
+    read_records,
+)
 
 
 def route(broker):
@@ -88,6 +98,24 @@ def test_a_stamped_batch_still_has_a_true_checksum():
 
 
 # -- AMQP frames ---------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_of_committed_records_gets_no_markers_and_nothing_aborted():
+    records, first, other = [Record(None, b"x", (), 1)] * 5, ProducerIdentity(7, 0), ProducerIdentity(8, 0)
+
+    def ended(kind, producer, offset):
+        fields = {"coordinator_epoch": 0, "timestamp": 1, "base_offset": offset}
+        return control_marker(kind, producer, **fields)
+
+    def written(producer, offset, count):
+        return build_batch(records[:count], base_offset=offset, producer=producer, transactional=True)
+
+    batches = [written(first, 0, 5), written(other, 5, 2), ended(ABORT, first, 7), written(first, 8, 1)]
+    data = b"head" + b"".join([*batches, ended(COMMIT, first, 9), ended(COMMIT, other, 10)])
+    assert [count for _, _, count in committed(data, 4, len(data), [(7, 0)])] == [2, 1]
+    assert [count for _, _, count in committed(data, 4, len(data))] == [5, 2, 1]
+    torn = 4 + sum(map(len, batches)) - 1
+    assert [count for _, _, count in committed(data, 4, torn, [(7, 0)])] == [2]
 
 
 def test_publish_is_what_the_specification_says():
