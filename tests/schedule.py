@@ -34,6 +34,8 @@ LONGEST = (
     "bench/test_quick.py::test_rabbitmq_is_started_loaded_and_stopped",
     "fault/test_hosts.py::test_hosts[full-disk]",
     "bench/test_quick.py::test_kafka_is_started_loaded_and_stopped",
+    "clients/agents/kafka/test_follower.py",
+    "bench/test_quick.py::test_records_go_through_the_kafka_bridge",
     "network/test_snaps_brokers.py",
     "clients/test_spark_notebook.py",
     "clients/test_homes.py::test_a_home_that_is_killed_is_taken_over",

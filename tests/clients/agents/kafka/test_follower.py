@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from bench.peers.kafka.jars import class_path
@@ -447,6 +448,15 @@ def test_kafka_streams_with_exactly_once_at_a_host(
     assert set(dict(counted.records).values()) == {b"20"}
 
 
+def stands_by(agent: KafkaAgent) -> IO[bytes]:
+    """Starts an agent as a standby. Returns its output after the line that says so."""
+    agent.start(wait=False)
+    assert agent.process is not None
+    assert agent.process.stdout is not None
+    assert agent.process.stdout.readline() == b"standby site=kafka-site\n"
+    return agent.process.stdout
+
+
 def test_a_standby_takes_over(
     node: Node, hosts: Hosts, agent: KafkaAgent, topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -458,13 +468,12 @@ def test_a_standby_takes_over(
     token, control = hosts[0].data / "join-token", hosts[0].ready["control"]
     other = KafkaAgent("kafka-site", tmp_path, node.bootstrap, control, token, f"{FOLLOWED}\nstandby = true")
     try:
-        other.start(wait=False)
-        assert other.process is not None
-        assert other.process.stdout is not None
-        assert other.process.stdout.readline() == b"standby site=kafka-site\n"
+        stands_by(other)
+        assert other.stop() == 0  # a signal ends a standby as well
+        said = stands_by(other)
         agent.kill()
         written += write(node.bootstrap, name, [b"%d" % number for number in range(100, 150)])
-        assert other.process.stdout.readline().startswith(b"ready ")
+        assert said.readline().startswith(b"ready ")
         other.until(lambda found: found["topics"].get(name, {}).get("end") == 150, "it does not catch up")
         written += write(hosts[1].ready["kafka"], name, [b"%d" % number for number in range(150, 170)])
         for bootstrap in addresses(node, hosts):
