@@ -1,4 +1,4 @@
-"""What joins two brokers that stand: our agents against what their projects bring for it.
+"""Our agents against the means of the brokers' own projects, each joining two brokers that stand.
 
 Beside Mosquitto, two agents against Mosquitto's own bridge. Between two Apache Kafka nodes, our bridge
 against MirrorMaker 2. Asked for: better in rate, CPU per message and p99.

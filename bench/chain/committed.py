@@ -1,4 +1,4 @@
-"""What a consumer of committed records passes on: no markers, and nothing of aborted transactions."""
+"""Answers as a consumer of committed records sees them: no markers, no records of aborted transactions."""
 
 from __future__ import annotations
 
