@@ -3,9 +3,9 @@
 | topic | key | written by | read by |
 | --- | --- | --- | --- |
 | `_treecast.telemetry.sends` | host | every daemon with telemetry | the pipeline |
-| `_treecast.topology` | network | the tree manager | the pipeline |
-| `_treecast.advice.trees` | network | the pipeline | the tree manager |
-| `_treecast.advice.applied` | network | the tree manager | people; `treecast pipeline explain` |
+| `_treecast.topology` | network | managers | the pipeline |
+| `_treecast.advice.trees` | network | the pipeline | managers |
+| `_treecast.advice.applied` | network | managers | people; `treecast pipeline explain` |
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from treecast.middleware.model.topics import OWN_PREFIX
 from .v1 import telemetry_pb2 as pb
 
 VERSION: Final = 1  # of all these schemas
+# Kinds of networks: of label switches, and of SRv6 routers with replication segments.
+LABEL_SWITCHES: Final = ""
+SEGMENTS: Final = "segments"
 SENDS: Final = f"{OWN_PREFIX}telemetry.sends"
 TOPOLOGY: Final = f"{OWN_PREFIX}topology"
 ADVICE: Final = f"{OWN_PREFIX}advice.trees"
@@ -77,6 +80,11 @@ def place_of(host: str, places: int) -> int:
 def hashed(name: str, key: bytes) -> str:
     """Returns a name that only holders of `key` can guess from a list; equal names stay equal."""
     return hashlib.blake2s(name.encode(), key=key[:32], digest_size=16).hexdigest()
+
+
+def measure_of(kind: str) -> str:
+    """Returns what the numbers of advice for a network of this kind are, in words."""
+    return "of packets on the busiest link" if kind == SEGMENTS else "labels per packet"
 
 
 def topology_version(names: Sequence[str], hosts: Sequence[int], ends: Sequence[int], rule_limit: int) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from treecast.middleware.api.messages import as_dict
+from treecast.middleware.api.telemetry import measure_of
 
 from .options import Json, Kafka, kafka_at, tell_which
 from .output import CommandError, print_json, print_pairs, print_table, say, size_text
@@ -145,7 +146,7 @@ def status(data: Data = _DEFAULT, json: Json = False) -> None:
     print()
     for one in advice:
         now, then = one["labels_now"], one["labels_expected"]
-        text = one["problem"] or f"{one['strategy']}, {now:.2f} -> {then:.2f} labels per packet"
+        text = one["problem"] or f"{one['strategy']}, {now:.2f} -> {then:.2f} {one['measure']}"
         say(f"{one['network']}: {text}")
     _print_quality(found.quality)
 
@@ -205,7 +206,7 @@ def _print_explained(found: Explained) -> None:
         pairs += [
             ("network", advice.network),
             ("advice", f"{advice.strategy}, threshold {advice.threshold:g}, seed {advice.seed}"),
-            ("labels per packet", f"{advice.labels_now:.2f} -> {advice.labels_expected:.2f}, held out"),
+            (measure_of(advice.kind), f"{advice.labels_now:.2f} -> {advice.labels_expected:.2f}, held out"),
             ("packets", int(advice.packets)),
             ("rule writes", int(advice.rule_writes)),
             ("base version", int(advice.base_rule_version)),

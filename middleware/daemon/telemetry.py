@@ -22,6 +22,7 @@ from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.broker import Cluster, NewTopic, Topic
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.fabric.carriers.labels import Labels
+from treecast.middleware.fabric.carriers.srv6 import Srv6
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.filter_tally import ChangesTaken, FiltersTaken, SubscriptionTally
@@ -229,19 +230,20 @@ def _sent(carrier: str, receivers: list[str], count: SetCount) -> pb.SentSet:
 
 
 class JoinedCounting:
-    """`Counting` of a joined host: its label carrier, the accounts of its streams, and the subscriptions of
-    its clients.
+    """`Counting` of a joined host: its carriers by labels and SRv6, the accounts of its streams, and the
+    subscriptions of its clients.
     """
 
     def __init__(self, joining: Joining, hub: PubSub) -> None:
         self._joining = joining
         self._tally = hub.tally = SubscriptionTally(time.perf_counter_ns)
-        self._labels = [one for one in joining.relay.neighbours.fabric.carriers if isinstance(one, Labels)]
-        for carrier in self._labels:
+        carriers = joining.relay.neighbours.fabric.carriers
+        self._carriers = [one for one in carriers if isinstance(one, (Labels, Srv6))]
+        for carrier in self._carriers:
             carrier.tally = Tally()
 
     def taken(self) -> Iterator[tuple[str, Taken, Callable[[Hosts], list[str]]]]:
-        for carrier in self._labels:
+        for carrier in self._carriers:
             if carrier.tally is not None:
                 yield carrier.name, carrier.tally.take(), carrier.names
 

@@ -11,6 +11,9 @@ from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.network import Network, RoutingError, numbered
+from treecast.middleware.routing.replication import candidates as segments
+from treecast.middleware.routing.replication.paths import Paths
+from treecast.middleware.routing.replication.ways import Ways
 from treecast.middleware.routing.virtual.candidates import (
     PRESENT,
     Judged,
@@ -22,7 +25,7 @@ from treecast.middleware.routing.virtual.candidates import (
 )
 from treecast.middleware.routing.virtual.rules import RuleBase
 
-from .planning import Plan
+from .planning import Plan, Settings
 
 LIVE, REPLAY = "live", "replay"
 
@@ -81,25 +84,83 @@ def weights_of(network: Network, sets: Iterable[SentSet], *, held_out: bool) -> 
     return found
 
 
+def trials_of(problem: Problem, settings: Settings) -> list[Trial]:
+    """Returns the trials of a network. One whose operator has chosen a strategy is tried with it alone, and
+    with its present trees.
+    """
+    if topics.decode(pb.NetworkTopology, problem.topology).kind == topics.SEGMENTS:
+        return segments.trials(settings.thresholds)
+    return [
+        one for one in settings.trials() if problem.strategy in ("", one.strategy) or one.strategy == PRESENT
+    ]
+
+
 class Bench:
-    """The trials of one problem, for an executor: what they share is computed once."""
+    """The trials of one problem, for an executor: what they share is computed once. Raises RoutingError and
+    `topics.Unreadable` if the network's description is none.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        topology = topics.decode(pb.NetworkTopology, problem.topology)
-        self._rules = rules_of(topology)
+        self._topology = topics.decode(pb.NetworkTopology, problem.topology)
+        self._rules = rules_of(self._topology)
         network = self._rules.network
         self._sent = weights_of(network, problem.sets, held_out=False)
         self._held_out = weights_of(network, problem.sets, held_out=True)
+        self._routers = SegmentBench(self._topology) if self._topology.kind == topics.SEGMENTS else None
+        if self._topology.kind not in (topics.LABEL_SWITCHES, topics.SEGMENTS):
+            raise RoutingError(f"{self._topology.kind!r} is no kind of network that this version knows")
 
     def run(self, trial: Trial) -> Judged:
+        if self._routers is not None:
+            return self._routers.run(self._sent, self._held_out, trial)
         return judge(self._rules, self._sent, self._held_out, trial, random.Random(trial.seed))
 
     @property
     def why_not(self) -> str:
         """Returns why no advice can follow; empty if some can."""
+        by = "SRv6" if self._routers is not None else "labels"
         if not self._sent:
-            return "nothing was sent by labels in the intervals to learn from"
-        return "" if self._held_out else "nothing was sent by labels in the intervals that judge"
+            return f"nothing was sent by {by} in the intervals to learn from"
+        return "" if self._held_out else f"nothing was sent by {by} in the intervals that judge"
+
+    def ways(self, chosen: Judged) -> list[pb.AdvisedWay]:
+        """Returns the links that sets avoid by a trial; none of label switches."""
+        if self._routers is None:
+            return []
+        return self._routers.named(segment_groups(self._sent, self._held_out), chosen.trees)
+
+
+def segment_groups(*weights: Weights) -> list[segments.Group]:
+    """Returns the sets of some weights, each once, in ascending order."""
+    return sorted({group for some in weights for group in some})
+
+
+class SegmentBench:
+    """A network of SRv6 routers, with the links that its trees avoid now."""
+
+    def __init__(self, topology: pb.NetworkTopology) -> None:
+        network = network_of(topology)
+        self.ways = Ways(network, Paths(network))
+        at = {network.names[node]: node for node in network.clients}
+        self.present: dict[segments.Group, int] = {}
+        for one in topology.ways:
+            if one.root in at and all(link < 2 * network.edge_count for link in one.avoid):
+                receivers = receivers_of(network, one.receivers, at[one.root])
+                self.present[at[one.root], receivers] = mask_of(one.avoid)
+
+    def run(self, sent: Weights, held_out: Weights, trial: Trial) -> Judged:
+        groups = segment_groups(sent, held_out)
+        return segments.judge(self.ways, groups, self.present, sent, held_out, trial)
+
+    def named(self, groups: Sequence[segments.Group], avoid: Sequence[int]) -> list[pb.AdvisedWay]:
+        names = self.ways.network.names
+        return [
+            pb.AdvisedWay(
+                root=names[root], receivers=sorted(names[one] for one in receivers), avoid=members(links)
+            )
+            for (root, receivers), links in zip(groups, avoid, strict=True)
+            if links
+        ]
 
 
 def advice_of(
@@ -128,7 +189,7 @@ def advice_of(
         hosts_expected=len(topology.hosts),
         strategy=chosen.trial.strategy,
         threshold=chosen.trial.threshold,
-        trees=[pb.AdvisedTree(edges=members(edges)) for edges in chosen.trees],
+        trees=[pb.AdvisedTree(edges=members(edges)) for edges in chosen.trees] if not topology.kind else [],
         labels_now=present[0].labels,
         labels_expected=chosen.labels,
         rule_writes=chosen.writes,
@@ -136,6 +197,8 @@ def advice_of(
         source=source,
         packets=problem.packets,
         pipeline=pipeline,
+        kind=topology.kind,
+        ways=Bench(problem).ways(chosen),
     )
 
 

@@ -146,9 +146,7 @@ class Epochs:
         sets = queries.sets_of(counted).cache()
         sent = queries.heaviest(sets, plan.settings.most_sets * max(1, len(plan.topologies)))
         problems, refused = self._problems(plan, archive, sent)
-        candidates = (
-            queries.judged(self._spark, problems, plan.settings.trials()).cache() if problems else None
-        )
+        candidates = queries.judged(self._spark, problems, plan.settings).cache() if problems else None
         seen = {one.host for one in boots if one.records > late.get((one.host, one.boot), 0)}
         absent = {one.network: quality.missing(_hosts(one), seen) for one in problems}
         rows = candidates.collect() if candidates is not None else []

@@ -7,14 +7,17 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
+from treecast.middleware.routing.bits import members
 from treecast.middleware.routing.network import RoutingError
+from treecast.middleware.routing.replication.candidates import planned
 from treecast.middleware.routing.rooted import children
 from treecast.middleware.routing.virtual.candidates import receivers_of
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.stacks import request
 
-from .advising import rules_of
+from .advising import SegmentBench, rules_of
 
 _SETS: Final = 100_000  # whose links are remembered
 FAR: Final = 7 * 24.0  # hours beyond which nothing is foretold
@@ -38,6 +41,7 @@ class Loads:
         self._network = self._rules.network
         self._encoder = Encoder(self._network, self._rules)
         self._at = {self._network.names[node]: node for node in self._network.clients}
+        self._routers = SegmentBench(topology) if topology.kind == topics.SEGMENTS else None
         self._known = lru_cache(_SETS)(self._links)
 
     def links(self, one: SetLoad) -> tuple[str, ...]:
@@ -50,12 +54,25 @@ class Loads:
         if source is None or not nodes:
             return ()
         try:
-            asked = request(network, source, list(nodes))
-            tree = children(network, self._encoder.encode(asked).edges | asked.access, source)
+            found = (
+                self._by_routers(source, nodes)
+                if self._routers is not None
+                else self._by_labels(source, nodes)
+            )
         except RoutingError:
             return ()  # a part of the network that is cut off
-        names, found = network.names, [link for below in tree.values() for link in below]
+        names = network.names
         return tuple([f"{names[network.tails[link]]}-{names[network.heads[link]]}" for link in found])
+
+    def _by_labels(self, source: int, nodes: tuple[int, ...]) -> list[int]:
+        asked = request(self._network, source, list(nodes))
+        tree = children(self._network, self._encoder.encode(asked).edges | asked.access, source)
+        return [link for below in tree.values() for link in below]
+
+    def _by_routers(self, source: int, nodes: tuple[int, ...]) -> list[int]:
+        assert self._routers is not None
+        avoid = self._routers.present.get((source, nodes), 0)
+        return members(planned(self._routers.ways, (source, nodes), avoid)[0].links)
 
 
 class Trend(Struct, frozen=True):

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.virtual.candidates import PRESENT, Judged, Trial
+from treecast.middleware.routing.virtual.candidates import Judged, Trial
 
 from . import rows as decoding
 from . import tables as t
-from .advising import Bench, Problem, SentSet
-from .planning import Plan, Range
+from .advising import Bench, Problem, SentSet, trials_of
+from .planning import Plan, Range, Settings
 from .quality import Boot
 
 if TYPE_CHECKING:
@@ -256,15 +256,12 @@ def faults_of(intervals: DataFrame) -> list[tuple[str, str]]:
 _GRID: Final = "network string, strategy string, threshold double, seed long"
 
 
-def judged(spark: SparkSession, problems: list[Problem], trials: list[Trial]) -> DataFrame:
-    """Returns a row of `gold_candidates` for each network and trial, computed by the executors. A network
-    whose operator has chosen a strategy is tried with it alone, and with its present trees.
-    """
+def judged(spark: SparkSession, problems: list[Problem], settings: Settings) -> DataFrame:
+    """Returns a row of `gold_candidates` for each network and trial, computed by the executors."""
     grid = [
         (one.network, trial.strategy, trial.threshold, trial.seed)
         for one in problems
-        for trial in trials
-        if one.strategy in ("", trial.strategy) or trial.strategy == PRESENT
+        for trial in trials_of(one, settings)
     ]
     spread = min(len(grid), 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     work = partial(tried, problems={one.network: one for one in problems})

@@ -206,7 +206,7 @@ def _text(one: Outcome) -> str:
     if one.advice is None:
         return one.problem
     advice = one.advice
-    change = f"{advice.labels_now:.2f} -> {advice.labels_expected:.2f} labels per packet"
+    change = f"{advice.labels_now:.2f} -> {advice.labels_expected:.2f} {topics.measure_of(advice.kind)}"
     missing = f", without {', '.join(advice.hosts_missing[:5])}" if advice.hosts_missing else ""
     writes = f"{advice.rule_writes} rule writes"
     return f"{advice.strategy}, {change}, {writes}, from {advice.packets:,} packets{missing}"

@@ -57,6 +57,12 @@ class NotFound(LookupError):
     """An epoch or tree is unknown. The text says which are known."""
 
 
+def _measured(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row of `gold_advice` with what its numbers are."""
+    kind = topics.decode(pb.TreeAdvice, row["value"]).kind if row["value"] else topics.LABEL_SWITCHES
+    return {**row, "measure": topics.measure_of(kind)}
+
+
 class Shown:
     """A pipeline's folder."""
 
@@ -72,7 +78,7 @@ class Shown:
             self._tables.running,
             tuple([self._query(name) for name in QUERIES]),
             epoch,
-            tuple(self._rows(t.ADVICE, epoch)),
+            tuple([_measured(row) for row in self._rows(t.ADVICE, epoch)]),
             tuple(self._rows(t.QUALITY, epoch)),
         )
 

@@ -94,7 +94,7 @@ class Demo:
         self._sent_until = time.time()
         for verdict in verdicts:
             self.decisions.append(verdict.decision.value)
-            self.writes += verdict.rule_writes if verdict.trees is not None else 0
+            self.writes += verdict.rule_writes if verdict.accepted is not None else 0
             self.console.print(f"  {verdict.decision.value}: {verdict.reason}")
 
     def _query(self, names: tuple[str, ...]) -> None:

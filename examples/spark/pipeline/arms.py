@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.own_topics import OwnTopics
+from treecast.middleware.control.advice.following import Advised
+from treecast.middleware.control.advice.place import AdviceFile
+from treecast.middleware.control.advice.rules import Adviser, KeptAdvice, Limits, Verdict
 from treecast.middleware.control.trees.adapting import Observed, better_trees
-from treecast.middleware.control.trees.advice import Adviser, KeptAdvice, Limits, Verdict
-from treecast.middleware.control.trees.advised import Advised
+from treecast.middleware.control.trees.advised import ManagedTrees
 from treecast.middleware.control.trees.manager import TreeManager
-from treecast.middleware.control.trees.store import AdviceFile, MemoryStore
+from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.daemon.telemetry import Reporter
 from treecast.middleware.evaluation.label_network import LabelNetwork
 from treecast.middleware.fabric.carriers.labels import Labels
@@ -79,7 +81,8 @@ class EmulatedHosts:
             sleep=self.cloud.sleep,
         )
         kept = AdviceFile(folder / "advice.json")
-        self.advised = Advised(NETWORK, self.manager, Adviser(Limits(), KeptAdvice()), self.own, kept)
+        managed = ManagedTrees(self.manager)
+        self.advised = Advised(NETWORK, managed, Adviser(Limits(), KeptAdvice()), self.own, kept)
 
     def begin(self) -> None:
         asyncio.run(self._begin())

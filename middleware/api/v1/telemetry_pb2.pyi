@@ -147,7 +147,7 @@ class RepairDelta(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., carrier: _Optional[str] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class NetworkTopology(_message.Message):
-    __slots__ = ("v", "network", "version", "names", "hosts", "ends", "rule_limit", "rule_version", "trees", "ts", "strategy")
+    __slots__ = ("v", "network", "version", "names", "hosts", "ends", "rule_limit", "rule_version", "trees", "ts", "strategy", "kind", "ways")
     V_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +159,8 @@ class NetworkTopology(_message.Message):
     TREES_FIELD_NUMBER: _ClassVar[int]
     TS_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WAYS_FIELD_NUMBER: _ClassVar[int]
     v: int
     network: str
     version: str
@@ -170,7 +172,19 @@ class NetworkTopology(_message.Message):
     trees: _containers.RepeatedCompositeFieldContainer[AdvisedTree]
     ts: int
     strategy: str
-    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., version: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., rule_limit: _Optional[int] = ..., rule_version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., ts: _Optional[int] = ..., strategy: _Optional[str] = ...) -> None: ...
+    kind: str
+    ways: _containers.RepeatedCompositeFieldContainer[AdvisedWay]
+    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., version: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., rule_limit: _Optional[int] = ..., rule_version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., ts: _Optional[int] = ..., strategy: _Optional[str] = ..., kind: _Optional[str] = ..., ways: _Optional[_Iterable[_Union[AdvisedWay, _Mapping]]] = ...) -> None: ...
+
+class AdvisedWay(_message.Message):
+    __slots__ = ("root", "receivers", "avoid")
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVERS_FIELD_NUMBER: _ClassVar[int]
+    AVOID_FIELD_NUMBER: _ClassVar[int]
+    root: str
+    receivers: _containers.RepeatedScalarFieldContainer[str]
+    avoid: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, root: _Optional[str] = ..., receivers: _Optional[_Iterable[str]] = ..., avoid: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AdvisedTree(_message.Message):
     __slots__ = ("edges", "id")
@@ -181,7 +195,7 @@ class AdvisedTree(_message.Message):
     def __init__(self, edges: _Optional[_Iterable[int]] = ..., id: _Optional[int] = ...) -> None: ...
 
 class TreeAdvice(_message.Message):
-    __slots__ = ("v", "network", "epoch", "window_start", "window_end", "input", "seed", "topology_version", "base_rule_version", "hosts_missing", "hosts_expected", "strategy", "threshold", "trees", "labels_now", "labels_expected", "rule_writes", "valid_until", "source", "packets", "pipeline")
+    __slots__ = ("v", "network", "epoch", "window_start", "window_end", "input", "seed", "topology_version", "base_rule_version", "hosts_missing", "hosts_expected", "strategy", "threshold", "trees", "labels_now", "labels_expected", "rule_writes", "valid_until", "source", "packets", "pipeline", "kind", "ways")
     V_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +217,8 @@ class TreeAdvice(_message.Message):
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     PACKETS_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WAYS_FIELD_NUMBER: _ClassVar[int]
     v: int
     network: str
     epoch: int
@@ -224,7 +240,9 @@ class TreeAdvice(_message.Message):
     source: str
     packets: int
     pipeline: str
-    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., epoch: _Optional[int] = ..., window_start: _Optional[int] = ..., window_end: _Optional[int] = ..., input: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., seed: _Optional[int] = ..., topology_version: _Optional[str] = ..., base_rule_version: _Optional[int] = ..., hosts_missing: _Optional[_Iterable[str]] = ..., hosts_expected: _Optional[int] = ..., strategy: _Optional[str] = ..., threshold: _Optional[float] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., labels_now: _Optional[float] = ..., labels_expected: _Optional[float] = ..., rule_writes: _Optional[int] = ..., valid_until: _Optional[int] = ..., source: _Optional[str] = ..., packets: _Optional[int] = ..., pipeline: _Optional[str] = ...) -> None: ...
+    kind: str
+    ways: _containers.RepeatedCompositeFieldContainer[AdvisedWay]
+    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., epoch: _Optional[int] = ..., window_start: _Optional[int] = ..., window_end: _Optional[int] = ..., input: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., seed: _Optional[int] = ..., topology_version: _Optional[str] = ..., base_rule_version: _Optional[int] = ..., hosts_missing: _Optional[_Iterable[str]] = ..., hosts_expected: _Optional[int] = ..., strategy: _Optional[str] = ..., threshold: _Optional[float] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., labels_now: _Optional[float] = ..., labels_expected: _Optional[float] = ..., rule_writes: _Optional[int] = ..., valid_until: _Optional[int] = ..., source: _Optional[str] = ..., packets: _Optional[int] = ..., pipeline: _Optional[str] = ..., kind: _Optional[str] = ..., ways: _Optional[_Iterable[_Union[AdvisedWay, _Mapping]]] = ...) -> None: ...
 
 class OffsetRange(_message.Message):
     __slots__ = ("topic", "partition", "first", "end")
@@ -239,7 +257,7 @@ class OffsetRange(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., first: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class AppliedAdvice(_message.Message):
-    __slots__ = ("v", "network", "epoch", "decision", "reason", "rule_version", "rule_writes", "seconds", "labels_before", "labels_after", "ts", "trees")
+    __slots__ = ("v", "network", "epoch", "decision", "reason", "rule_version", "rule_writes", "seconds", "labels_before", "labels_after", "ts", "trees", "ways")
     V_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +270,7 @@ class AppliedAdvice(_message.Message):
     LABELS_AFTER_FIELD_NUMBER: _ClassVar[int]
     TS_FIELD_NUMBER: _ClassVar[int]
     TREES_FIELD_NUMBER: _ClassVar[int]
+    WAYS_FIELD_NUMBER: _ClassVar[int]
     v: int
     network: str
     epoch: int
@@ -264,4 +283,5 @@ class AppliedAdvice(_message.Message):
     labels_after: float
     ts: int
     trees: _containers.RepeatedCompositeFieldContainer[AdvisedTree]
-    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., epoch: _Optional[int] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., rule_version: _Optional[int] = ..., rule_writes: _Optional[int] = ..., seconds: _Optional[float] = ..., labels_before: _Optional[float] = ..., labels_after: _Optional[float] = ..., ts: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ...) -> None: ...
+    ways: _containers.RepeatedCompositeFieldContainer[AdvisedWay]
+    def __init__(self, v: _Optional[int] = ..., network: _Optional[str] = ..., epoch: _Optional[int] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., rule_version: _Optional[int] = ..., rule_writes: _Optional[int] = ..., seconds: _Optional[float] = ..., labels_before: _Optional[float] = ..., labels_after: _Optional[float] = ..., ts: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[AdvisedTree, _Mapping]]] = ..., ways: _Optional[_Iterable[_Union[AdvisedWay, _Mapping]]] = ...) -> None: ...

@@ -3,7 +3,7 @@
 FILE is described in `description`. `ready` is printed when routers bring packets to each other and to hosts:
 daemons may reach each other only by these. Then daemons are asked now and then which receivers they have, and
 each set gets a tree; a line is printed for each change, and one (`down=`) when links go down or come up.
-SIGTERM ends it, and routers keep what they have.
+SIGTERM ends it, and routers keep what they have. SIGHUP ends the kill switch of advice.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ async def _control(path: Path, token: str, trust: Path | None) -> None:
     described = read(path)
     described.plan(1)  # before anything is written
     plan = described.plan(next_run(path.parent / described.store))
-    controller = Controller(described, plan, token, trust)
+    controller = Controller(described, plan, token, trust, folder=path.parent)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, controller.end)
+    loop.add_signal_handler(signal.SIGHUP, controller.resume)
     try:
         await controller.start()
         print(f"ready run={plan.run}", flush=True)

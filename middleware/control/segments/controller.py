@@ -9,9 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from treecast.middleware.api.own_topics import NotReached, OwnTopics
+from treecast.middleware.control.advice.following import Advised, Topics
+from treecast.middleware.control.advice.place import AdviceFile
+from treecast.middleware.control.advice.rules import Adviser
 from treecast.middleware.control.links.probes import Probes
 from treecast.middleware.control.links.sessions import CALL_SECONDS, LastingSession
 from treecast.middleware.control.links.watch import Watch
@@ -20,6 +25,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.network import RoutingError
 
+from .advised import ManagedWays, WaysFile
 from .description import Described
 from .manager import Group, SegmentManager
 from .probing import SidProbes
@@ -30,14 +36,26 @@ from .traffic import Rates, Traffic
 _log = Log(__name__)
 
 REMIND_SECONDS: Final = 10.0  # between announcements of the same: a daemon may have been started again
+ASK_SECONDS: Final = 5.0  # for a daemon with the topics of advice
 FAULTS = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotTold, TreecastError)
 
 
 class Controller:
     """One network's. `run` works until `ended` is set."""
 
-    def __init__(self, described: Described, plan: Plan, token: str, trust: Path | None = None) -> None:
-        """`token` and `trust`: as for `publishers.Daemons`."""
+    def __init__(
+        self,
+        described: Described,
+        plan: Plan,
+        token: str,
+        trust: Path | None = None,
+        *,
+        folder: Path = Path(),
+        opened: Callable[[str], Topics] = lambda address: OwnTopics(address, ASK_SECONDS),
+    ) -> None:
+        """`token` and `trust`: as for `publishers.Daemons`. `folder`: that of the description. `opened`: the
+        topics of advice at an address. Raises ValueError for a foreign file in place of a store.
+        """
         self._described = described
         self._plan = plan
         self.probes = Probes(plan.network, SidProbes(plan))
@@ -55,7 +73,22 @@ class Controller:
             thresholds = {"high": described.high, "low": described.low}
             self._traffic = Traffic(plan.network, self.manager.ways, described.capacity, **thresholds)
         self._rates = Rates()
-        self._avoid: dict[Group, int] = {}
+        self._opened = opened
+        self._store = folder / described.store
+        ways = WaysFile(self._store.with_suffix(".ways"), plan.network)
+        followed = bool(described.advice.kafka)
+        self.managed = ManagedWays(
+            self.manager.ways,
+            plan.run,
+            lambda: self._wanted or {},
+            self._update,
+            ways.load() if followed else {},
+            ways.save,
+        )
+        self._advised = self._follower()
+        self._followed_at = -described.advice.every
+        self._balances = True  # and not only watches, because advice is valid
+        self._advice_said = ""
         self._watch = Watch(
             self.probes,
             self._sessions,
@@ -66,6 +99,20 @@ class Controller:
         )
         self._reminded_at = 0.0
         self._said = ""
+
+    def _follower(self) -> Advised | None:
+        place = self._described.advice
+        if not place.kafka:
+            return None
+        kept = AdviceFile(self._store.with_suffix(".advice"))
+        adviser, own = Adviser(place.limits(), kept.load()), self._opened(place.kafka)
+        return Advised(place.network, self.managed, adviser, own, kept)
+
+    def resume(self) -> None:
+        """Ends the kill switch of advice, by an operator's word."""
+        if self._advised is not None:
+            self._advised.resume()
+            self._woken.set()
 
     async def start(self) -> None:
         """Returns when routers bring packets to each other and to hosts. Raises if none can be reached."""
@@ -101,11 +148,30 @@ class Controller:
         if not urgent and now - self._reminded_at >= REMIND_SECONDS:
             self._reminded_at = now
             manager.remind()
+        await self._update()
+        advised = self._advised
+        if advised is not None and not urgent and now - self._followed_at >= self._described.advice.every:
+            self._followed_at = now
+            await self._follow(advised)
+
+    async def _update(self) -> None:
+        manager = self.manager
         if self._wanted is not None and await manager.update(
-            self._wanted, avoid=self._avoid, down=self.probes.down
+            self._wanted, avoid=self.managed.avoid, down=self.probes.down
         ):
             trees, segments = len(manager.forest.groups), len(manager.forest.segments)
             print(f"version={manager.version} trees={trees} segments={segments}", flush=True)
+
+    async def _follow(self, advised: Advised) -> None:
+        """Decides about new advice. A daemon that is away is said once, and hinders nothing else."""
+        try:
+            for verdict in await advised.look():
+                print(f"advice epoch={verdict.epoch} {verdict.decision.value}: {verdict.reason}", flush=True)
+            self._advice_said = ""
+        except NotReached as error:
+            if str(error) != self._advice_said:
+                print(f"segments: advice waits: {error}", file=sys.stderr, flush=True)
+            self._advice_said = str(error)
 
     async def _balance(self, traffic: Traffic, wanted: dict[Group, int]) -> None:
         """Reads the load of links, and decides which ones trees leave."""
@@ -117,9 +183,17 @@ class Controller:
             sent.update({ports[node][port]: count for port, (_, count) in cells.items()})
         now = asyncio.get_running_loop().time()
         traffic.count(now, sent)
-        before, self._avoid = self._avoid, traffic.avoid(self._rates.take(now, wanted))
-        for group in [one for one in self._avoid if self._avoid[one] != before.get(one, 0)]:
-            _log.info("tree avoids other links", root=group[0], links=self._avoid[group].bit_count())
+        rates = self._rates.take(now, wanted)
+        if self._advised is not None and self._advised.watches_only:
+            self._balances = False
+            return
+        if not self._balances:
+            traffic.take(self.managed.avoid)
+            self._balances = True
+        before, avoid = self.managed.avoid, traffic.avoid(rates)
+        for group in [one for one in avoid if avoid[one] != before.get(one, 0)]:
+            _log.info("tree avoids other links", root=group[0], links=avoid[group].bit_count())
+        self.managed.take({group: links for group, links in avoid.items() if links})
 
     def _say(self, text: str) -> None:
         if text != self._said:

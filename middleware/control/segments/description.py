@@ -11,6 +11,14 @@ low = 0.5                       # and return to the shortest paths if these stay
 
 links = [["alpha", "r1"], ["r1", "r2"], ["r2", "beta"]]   # in the order of each router's ports
 
+[advice]                        # of `treecast pipeline`; without `kafka` none is followed
+kafka = "10.0.0.1:9092"         # the Kafka face of a daemon
+network = "srv6"                # the network's name in advice
+every = 5.0                     # seconds between looks
+dry_run = false                 # only write down what would be done
+rule_writes = 1000              # segments that advice may write and remove in a minute
+missing = 0.5                   # the share of hosts that advice may know nothing of
+
 [routers]                       # P4Runtime, running p4/srv6_replication.p4
 r1 = "10.0.0.11:9559"
 r2 = "unix:/run/r2.sock"
@@ -34,6 +42,7 @@ from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.storage.whole_file import write_whole
 from treecast.middleware.wire.srv6_sids import Layout, SidError
 
+from ..advice.place import AdvicePlace
 from ..macs import mac_of
 from .routers import MOST_RUNS, Plan, host_address
 
@@ -60,6 +69,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     capacity: float = 0
     high: float = HIGH
     low: float = LOW
+    advice: AdvicePlace = AdvicePlace()
 
     def network(self) -> Network:
         """Returns the network. Raises RoutingError as `described` and `check_ports` do."""

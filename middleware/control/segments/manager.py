@@ -28,9 +28,9 @@ from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import RoutingError, Unreachable
 from treecast.middleware.routing.replication.forest import Forest
 from treecast.middleware.routing.replication.segments import Segment
+from treecast.middleware.routing.replication.ways import Ways
 
 from .routers import Plan, RouterState
-from .ways import Ways
 
 _log = Log(__name__)
 

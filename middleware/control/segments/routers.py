@@ -2,7 +2,7 @@
 
 A router has a locator, one SID for each replication segment, and these, which never change:
 
-    ENDS                End: packets that are kept on a path (`ways`) come by it
+    ENDS                End: packets that are kept on a path (`routing.replication.ways`) come by it
     UNPACKS             End.DT6: the end of such a path
     HANDS_OVER + port   End.DX6 to the host at a port
     CROSSES + port      End.X over the link at a port
@@ -27,9 +27,8 @@ from treecast.middleware.dataplane.p4 import ActionCall, Entry, ExactMatch, LpmM
 from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.routing.replication.segments import LOCAL, Branch, Segment
+from treecast.middleware.routing.replication.ways import Pin, Ways
 from treecast.middleware.wire.srv6_sids import Layout, Sid
-
-from .ways import Pin, Ways
 
 ENDS: Final = 1
 UNPACKS: Final = 2

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from math import inf
+from typing import cast
 
 from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import Network, RoutingError, Unreachable
 from treecast.middleware.routing.replication.engineering import HIGH, LOW, Engineer
 from treecast.middleware.routing.replication.forest import Forest
+from treecast.middleware.routing.replication.ways import Ways
 
 from .manager import Group
-from .ways import Ways
 
 
 class Rates:
@@ -90,6 +91,17 @@ class Traffic:
             self._at = -1.0
         groups = self._forest.groups
         return {group: groups[group].avoid for group in rates if group in groups}
+
+    def take(self, avoid: Mapping[Group, int]) -> None:
+        """Starts from trees that somebody else has moved: the next look only measures."""
+        for group, known in self._forest.groups.items():
+            links = avoid.get(cast(Group, group), 0)
+            if known.avoid != links:
+                try:
+                    self._forest.reroute(group, links)
+                except RoutingError:
+                    continue  # the manager has it on the shortest paths, too
+        self._load, self._at = None, -1.0
 
     def _known(self, rates: Mapping[Group, float]) -> dict[Hashable, float]:
         return {group: rate for group, rate in rates.items() if group in self._forest.groups}

@@ -15,6 +15,9 @@ from random import Random
 from typing import Final
 
 from treecast.middleware.api.own_topics import NotReached, OwnTopics
+from treecast.middleware.control.advice.following import Advised, Topics
+from treecast.middleware.control.advice.place import AdviceFile
+from treecast.middleware.control.advice.rules import Adviser
 from treecast.middleware.control.links.probes import Probes
 from treecast.middleware.control.links.sessions import LastingSession
 from treecast.middleware.control.links.watch import Watch
@@ -22,13 +25,11 @@ from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused
 from treecast.middleware.routing.network import Network, RoutingError
 
 from .adapting import Observed, better_trees
-from .advice import Adviser
-from .advised import Advised, Topics
+from .advised import ManagedTrees
 from .description import Described, read
 from .manager import Store, Surroundings, TreeManager
 from .probing import StackProbes
 from .publishers import Daemons, NotAcknowledged
-from .store import AdviceFile
 from .wires import moved
 
 WAIT_SECONDS: Final = 2.0  # between attempts at what could not be done
@@ -113,11 +114,10 @@ class Controller:
         adviser, own = Adviser(place.limits(), kept.load()), self._open_topics(place.kafka)
         return Advised(
             place.network,
-            self.manager,
+            ManagedTrees(self.manager, self._choose),
             adviser,
             own,
             kept,
-            apply=self._choose,
             strategy=described.learned,
         )
 

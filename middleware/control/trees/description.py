@@ -48,8 +48,8 @@ from treecast.middleware.routing.virtual.strategies import (
     install,
 )
 
+from ..advice.place import AdvicePlace
 from ..macs import mac_of
-from .advice import Limits
 from .wires import Named
 
 FIRST: Final = "random"  # the strategy until it is known what publishers send
@@ -60,20 +60,6 @@ class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
 
     control: str = ""
     mac: str = ""
-
-
-class AdvicePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The source of advice. If `kafka` is empty, there is none."""
-
-    kafka: str = ""
-    network: str = "network"
-    every: float = 5.0
-    dry_run: bool = False
-    rule_writes: int = 1000
-    missing: float = 0.5
-
-    def limits(self) -> Limits:
-        return Limits(rule_writes=self.rule_writes, missing=self.missing, dry_run=self.dry_run)
 
 
 class Described(msgspec.Struct, forbid_unknown_fields=True):

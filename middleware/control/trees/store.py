@@ -18,7 +18,6 @@ import msgspec
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.storage.whole_file import write_whole
 
-from .advice import KeptAdvice
 from .manager import Kept
 from .wires import Wire
 
@@ -87,26 +86,6 @@ class FileStore:
         }
         data = msgspec.json.encode(_File(kept.version, kept.next, links, trees, sorted(kept.usable)))
         write_whole(self._path, data)
-
-
-class AdviceFile:
-    """A store of `KeptAdvice` in JSON. `load` raises ValueError for a foreign file, since an epoch might then
-    be applied twice.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def load(self) -> KeptAdvice:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=KeptAdvice)
-        except FileNotFoundError:
-            return KeptAdvice()
-        except msgspec.DecodeError as error:
-            raise ValueError(f"{self._path} says nothing about advice: {error}; restore it") from error
-
-    def save(self, kept: KeptAdvice) -> None:
-        write_whole(self._path, msgspec.json.encode(kept))
 
 
 class MemoryStore:

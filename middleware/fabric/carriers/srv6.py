@@ -27,8 +27,9 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import Interface, addresses
 from treecast.middleware.fabric.sockets.udp import UdpSocket, open_udp
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.tally import Header, Tally
 from treecast.middleware.wire.segment import StreamKey
-from treecast.middleware.wire.srv6_packets import ENCAPSULATED, GROUP, PORT, encode_packet
+from treecast.middleware.wire.srv6_packets import ENCAPSULATED, GROUP, HEADER, PORT, encode_packet
 
 from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
@@ -43,6 +44,7 @@ OVERHEAD: Final = 40 + 64 + 20
 MOST_SETS: Final = 1024  # sets of hosts for which trees are requested
 WANTED_SECONDS: Final = 60.0  # since a stream last had these receivers
 _MOST_ROUTES: Final = 4096
+_OUTER: Final = 40  # bytes of the header that the kernel builds
 
 
 class ReplicationTree(Struct, frozen=True):
@@ -86,6 +88,7 @@ class Srv6:
         self._bytes: dict[frozenset[int], int] = {}  # of segments sent to them
         self._asked: dict[frozenset[int], float] = {}  # when a stream last had exactly these receivers
         self._looked = 0.0
+        self.tally: Tally | None = None  # of telemetry; None: off
 
     # --- open and close
 
@@ -232,10 +235,16 @@ class Srv6:
             counters.send_calls += 1
             counters.sent_packets += 1
             counters.sent_bytes += len(packet)
+        self._count(key, len(datagrams), sum(map(len, datagrams)))
+
+    def _count(self, hosts: tuple[int, ...], packets: int, size: int) -> None:
+        """Counts a burst to a set of hosts, once it is on its way."""
         wanted = frozenset(hosts)
         if wanted in self._wanted:
-            self._wanted[wanted] += len(datagrams)
-            self._bytes[wanted] = self._bytes.get(wanted, 0) + sum(map(len, datagrams))
+            self._wanted[wanted] += packets
+            self._bytes[wanted] = self._bytes.get(wanted, 0) + size
+        if self.tally is not None:
+            self.tally.add(tuple(sorted(hosts)), packets, size, Header(_OUTER + HEADER))
 
     def _route(self, hosts: tuple[int, ...]) -> bytes:
         """Returns the SID for these hosts; empty if no tree contains all of them."""
@@ -267,6 +276,10 @@ class Srv6:
         return {
             self._named(hosts): count for hosts, count in self._bytes.items() if hosts <= self._names.keys()
         }
+
+    def names(self, hosts: tuple[int, ...]) -> list[str]:
+        """Returns the names of hosts in ascending order; those that have left are left out."""
+        return sorted([self._names[host] for host in hosts if host in self._names])
 
     def _named(self, hosts: frozenset[int]) -> tuple[str, ...]:
         return tuple(sorted([self._names[host] for host in hosts]))

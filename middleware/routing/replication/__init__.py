@@ -11,6 +11,8 @@ in docs/decisions/2026-11-24-replication-segments.md.
 | `forest` | the trees of all groups, and changes between them |
 | `changes` | the steps of a change, make before break |
 | `engineering` | trees that leave full links |
+| `ways` | the paths that routers use by themselves, and SIDs that keep packets on others |
+| `candidates` | trials of links to avoid, judged by the busiest link |
 | `pinning` | segment lists that keep a packet on a path |
 | `delivery` | a packet through segments, node by node |
 | `algorithm1` | the paper's algorithm as printed, with or without its flaws |

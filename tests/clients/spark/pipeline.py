@@ -17,7 +17,8 @@ from typing import Any
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.own_topics import OwnTopics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
-from treecast.middleware.control.trees.advice import Adviser, KeptAdvice, Limits, Situation
+from treecast.middleware.control.advice.rules import Adviser, KeptAdvice, Limits, Situation
+from treecast.middleware.control.trees.advised import InstalledTrees
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.spark_connectors.pipeline import tables as t
@@ -136,8 +137,8 @@ def decided(own: OwnTopics) -> list[str]:
     found = []
     for one in sorted(last.values(), key=lambda one: one.offset):
         advice = topics.decode(pb.TreeAdvice, one.value or b"")
-        rules, now = RuleBase(network, 3), int(time.time() * 1e6)
-        at = Situation("ring", advice.topology_version, advice.base_rule_version, rules, now, "relation")
+        there, now = InstalledTrees(RuleBase(network, 3)), int(time.time() * 1e6)
+        at = Situation("ring", advice.topology_version, advice.base_rule_version, there, now, "relation")
         verdict = adviser.weigh(one.offset, one.value, at)
         found.append(f"{verdict.decision.value}: {verdict.reason}")
     return found

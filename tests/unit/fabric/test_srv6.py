@@ -10,6 +10,7 @@ from treecast.middleware.fabric.carriers.carrier import Copy
 from treecast.middleware.fabric.carriers.srv6 import NAME, ReplicationTree, Srv6, Srv6Rules
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.tally import Tally
 
 SETTINGS = FabricSettings(stream=STREAM, carriers=(NAME,))
 ONE, TWO, THREE = bytes(15) + b"\1", bytes(15) + b"\2", bytes(15) + b"\3"
@@ -78,3 +79,34 @@ async def test_rules_that_are_refused() -> None:
             with pytest.raises(ValueError, match="rules"):
                 carrier.learn(Srv6Rules(6, (wrong,)))
         assert carrier.version == 5
+
+
+async def test_telemetry_counts_what_goes_to_each_set_of_hosts() -> None:
+    async with fabrics(1, settings=SETTINGS) as (fabric,):
+        carrier = carrier_of(fabric)
+        if carrier._raw is not None:
+            carrier._raw.close()
+        sink = carrier._raw = Sink()  # type: ignore[assignment]  # a raw socket needs root
+        carrier._source = bytes(16)
+        carrier.learn(Srv6Rules(5, (tree(TWO, "two", "three"),)))
+        carrier.send(0, [b"12345"], [2, 3])
+        carrier.tally = Tally()
+        carrier.send(0, [b"12345", b"123"], [3, 2])
+        carrier.send(0, [b"1"], [4])  # no tree leads there, so nothing is sent
+        taken = carrier.tally.take()
+        assert (taken.packets, taken.size) == (2, 8)
+        ((hosts, count),) = taken.sets
+        assert (carrier.names(hosts), count.packets, count.size) == (["three", "two"], 2, 8)
+        assert count.header.size == len(sink.sent[0]) - 5 + 40
+        carrier._raw = None
+
+
+class Sink:
+    """A raw socket that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def sendto(self, data: bytes, address: object) -> int:
+        self.sent.append(data)
+        return len(data)

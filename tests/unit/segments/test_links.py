@@ -16,10 +16,10 @@ from treecast.middleware.control.links.probes import ANSWERED, MISSED, Probes
 from treecast.middleware.control.segments.manager import Group, SegmentManager
 from treecast.middleware.control.segments.probing import SidProbes
 from treecast.middleware.control.segments.traffic import Traffic
-from treecast.middleware.control.segments.ways import Pin, Ways
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.network import Network, Unreachable, described
 from treecast.middleware.routing.replication.paths import Paths
+from treecast.middleware.routing.replication.ways import Pin, Ways
 from treecast.middleware.routing.topologies import isp
 
 STREAM: Group = ("h2", ("h5", "h7", "h8"))

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.own_topics import Found, NotReached
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
-from treecast.middleware.control.trees.advice import Adviser, Decision, KeptAdvice, Limits, Situation
-from treecast.middleware.control.trees.advised import Advised, description
+from treecast.middleware.control.advice.following import Advised
+from treecast.middleware.control.advice.place import AdviceFile
+from treecast.middleware.control.advice.rules import Adviser, Decision, KeptAdvice, Limits, Situation
+from treecast.middleware.control.trees.advised import InstalledTrees, ManagedTrees, description, trees_of
 from treecast.middleware.control.trees.manager import TreeManager
-from treecast.middleware.control.trees.store import AdviceFile, MemoryStore
+from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.label_network import LabelNetwork
 from treecast.middleware.routing.bits import members
 from treecast.middleware.routing.network import Network, build, with_hosts
@@ -70,7 +72,7 @@ def advice(epoch: int = 1, laid: list[int] | None = None, **changed: Any) -> pb.
 
 
 def here(rules: RuleBase = BARE, version: int = 3, now: int = NOW) -> Situation:
-    return Situation("lab", VERSION, version, rules, now)
+    return Situation("lab", VERSION, version, InstalledTrees(rules), now)
 
 
 def adviser(**limits: Any) -> Adviser:
@@ -82,14 +84,15 @@ def test_sound_advice_is_applied_once() -> None:
     value = topics.encode(advice())
     verdict = one.weigh(5, value, here())
     assert verdict.decision is Decision.APPLIED
-    assert verdict.trees == tuple(some_trees(1))
+    assert verdict.accepted is not None
+    assert trees_of(verdict.accepted) == some_trees(1)
     expected = RuleBase(NETWORK, LIMIT)
     for edges in some_trees(1):
         expected.add(edges)
     assert verdict.rule_writes == expected.total
     assert (one.kept.next, one.kept.epoch) == (6, 1)
     again = one.weigh(6, value, here())
-    assert (again.decision, again.trees) == (Decision.REFUSED, None)
+    assert (again.decision, again.accepted) == (Decision.REFUSED, None)
     assert "not above the last one" in again.reason
     restarted = Adviser(Limits(), one.kept)
     assert restarted.weigh(6, value, here()).decision is Decision.REFUSED
@@ -100,6 +103,7 @@ CYCLE = [pb.AdvisedTree(edges=[0, 1, 2, 3])]
 BEYOND = [pb.AdvisedTree(edges=[0, 5000])]
 STOPPED: list[tuple[dict[str, Any], Decision, str]] = [
     ({"network": "other"}, Decision.REFUSED, "for network 'other'"),
+    ({"kind": "segments"}, Decision.REFUSED, "for a network of segments, and this is one of label switches"),
     ({"valid_until": NOW - 2_500_000}, Decision.EXPIRED, r"until 2\.5 s ago"),
     ({"topology_version": "0" * 32}, Decision.REFUSED, "for topology 00000000"),
     ({"base_rule_version": 2}, Decision.REFUSED, "starts from version 2, and publishers use 3"),
@@ -121,7 +125,7 @@ def test_every_rule_says_why_it_stops_advice(
 ) -> None:
     laid = [] if "trees" in changed else None
     verdict = adviser().weigh(0, topics.encode(advice(1, laid, **changed)), here())
-    assert (verdict.decision, verdict.trees) == (decision, None)
+    assert (verdict.decision, verdict.accepted) == (decision, None)
     assert re.search(reason, verdict.reason), verdict.reason
 
 
@@ -189,7 +193,7 @@ def test_the_operators_strategy_refuses_trees_of_others() -> None:
 def test_a_dry_run_writes_nothing_and_leaves_adapt_alone() -> None:
     one = adviser(dry_run=True)
     verdict = one.weigh(0, topics.encode(advice()), here())
-    assert (verdict.decision, verdict.trees) == (Decision.DRY_RUN, None)
+    assert (verdict.decision, verdict.accepted) == (Decision.DRY_RUN, None)
     assert verdict.rule_writes > 0
     assert not one.holds(NOW)
 
@@ -198,7 +202,7 @@ def test_a_dry_run_writes_nothing_and_leaves_adapt_alone() -> None:
 def test_bytes_that_are_no_advice_change_nothing(value: bytes) -> None:
     one = adviser()
     verdict = one.weigh(0, value, here())
-    assert (verdict.trees, one.kept.epoch) == (None, 0)
+    assert (verdict.accepted, one.kept.epoch) == (None, 0)
     assert verdict.reason
 
 
@@ -209,7 +213,7 @@ def test_an_epoch_is_applied_at_most_once_whenever_the_manager_restarts(
     one, applied = adviser(), []
     for offset, (epoch, restart) in enumerate(steps):
         verdict = one.weigh(offset, topics.encode(advice(epoch)), here())
-        if verdict.trees is not None:
+        if verdict.accepted is not None:
             applied.append(epoch)
         if restart:
             one = Adviser(Limits(), one.kept)
@@ -277,7 +281,9 @@ def with_advice(
 
     async def run() -> None:
         await manager.start()
-        advised = Advised("lab", manager, Adviser(Limits(), kept.kept), own, kept, lambda: NOW / 1e6)
+        advised = Advised(
+            "lab", ManagedTrees(manager), Adviser(Limits(), kept.kept), own, kept, lambda: NOW / 1e6
+        )
         await advised.begin()
         for epoch in (1, 2, 3):
             cloud.pass_time(0.3, 20)
@@ -334,7 +340,9 @@ def test_of_several_that_wait_the_last_counts() -> None:
 
     async def run() -> None:
         await manager.start()
-        advised = Advised("lab", manager, Adviser(Limits(), kept.kept), own, kept, lambda: NOW / 1e6)
+        advised = Advised(
+            "lab", ManagedTrees(manager), Adviser(Limits(), kept.kept), own, kept, lambda: NOW / 1e6
+        )
         await advised.begin()
         for epoch in (1, 2):
             told = advice(epoch, some_trees(epoch), base_rule_version=manager.version)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.routing.networks import networks, receivers_of
 
+from treecast.middleware.control.advice.place import AdvicePlace
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.control.trees import states
 from treecast.middleware.control.trees.adapting import Observed, better_trees
-from treecast.middleware.control.trees.description import AdvicePlace, Described, HostPlace
+from treecast.middleware.control.trees.description import Described, HostPlace
 from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.store import MemoryStore
 from treecast.middleware.evaluation.thesis.encoding import ENCODERS, encoder_of

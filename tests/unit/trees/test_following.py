@@ -11,8 +11,9 @@ from tests.unit.trees.test_advice import LIMIT, NETWORK, Topics, advice, some_tr
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
+from treecast.middleware.control.advice.place import AdvicePlace
 from treecast.middleware.control.trees.controller import Controller
-from treecast.middleware.control.trees.description import AdvicePlace, Described, HostPlace
+from treecast.middleware.control.trees.description import Described, HostPlace
 from treecast.middleware.control.trees.manager import TreeManager
 from treecast.middleware.control.trees.publishers import Daemons
 from treecast.middleware.control.trees.store import MemoryStore

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from treecast.middleware.routing.network import Network, RoutingError, Unreachable
-from treecast.middleware.routing.replication.paths import Paths
-from treecast.middleware.routing.replication.segments import Branch
-from treecast.middleware.routing.replication.shapes import MOST_BRANCHES, Planned, Shape, Way, direct, place
+from ..network import Network, RoutingError, Unreachable
+from .paths import Paths
+from .segments import Branch
+from .shapes import MOST_BRANCHES, Planned, Shape, Way, direct, place
 
 
 class Pin(Struct, frozen=True):

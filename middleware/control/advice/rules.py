@@ -1,10 +1,10 @@
-"""Whether advice on trees is applied. Pure.
+"""Whether advice is applied. Pure.
 
     adviser = Adviser(limits, kept)
     verdict = adviser.weigh(offset, value, situation)
-    if verdict.trees is not None: adviser.spent(now, verdict.rule_writes)
+    if verdict.accepted is not None: adviser.spent(now, verdict.rule_writes)
     store.save(adviser.kept)                               # before a switch is written
-    if verdict.trees is not None: ...                      # the only case in which switches are written
+    if verdict.accepted is not None: ...                   # the only case in which switches are written
 
 Advice is a proposal of a program elsewhere: it may be late, repeated, for another network, wrong or forged.
 Whatever it is, the present trees stay unless every rule of `_RULES` lets it pass, and the verdict says in
@@ -17,19 +17,15 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
-from treecast.middleware.routing.bits import mask_of
-from treecast.middleware.routing.network import RoutingError
 from treecast.middleware.routing.virtual.candidates import PRESENT
 from treecast.middleware.routing.virtual.choice import WORTH
-from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.routing.virtual.update import StepKind, plan
 
 _MINUTE: Final = 60_000_000  # microseconds
 
@@ -58,13 +54,33 @@ class Limits(Struct, frozen=True):
     dry_run: bool = False
 
 
+class Installed(Protocol):
+    """The trees that a manager has when advice comes. `kind`: of its network, as descriptions name it;
+    `saves`: what advice saves, in words.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def saves(self) -> str: ...
+
+    def fault(self, advice: pb.TreeAdvice) -> str:
+        """Returns why its trees cannot be installed; empty if they can."""
+        ...
+
+    def writes(self, advice: pb.TreeAdvice) -> int:
+        """Returns the writes to switches on the way to its trees, which have no fault."""
+        ...
+
+
 class Situation(Struct, frozen=True):
     """The manager when advice comes. `now` in microseconds. `strategy`: the operator's; empty: any."""
 
     network: str
     topology_version: str
     rule_version: int
-    rules: RuleBase
+    installed: Installed
     now: int
     strategy: str = ""
 
@@ -84,12 +100,12 @@ class KeptAdvice(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """A decision with its reason. `trees` (edges as bits): what is to be installed; None: nothing."""
+    """A decision with its reason. `accepted`: the advice that is to be installed; None: nothing is."""
 
     decision: Decision
     reason: str
     epoch: int = 0
-    trees: tuple[int, ...] | None = None
+    accepted: pb.TreeAdvice | None = None
     rule_writes: int = 0
     labels_before: float = 0.0
     labels_after: float = 0.0
@@ -144,8 +160,7 @@ class Adviser:
 
     def _accepted(self, advice: pb.TreeAdvice, at: Situation) -> Verdict:
         """Decides about sound advice by what it saves and costs."""
-        wanted = [mask_of(tree.edges) for tree in advice.trees]
-        writes = rule_writes(at.rules, wanted)
+        writes, words = at.installed.writes(advice), at.installed.saves
         over = self.writes_of_minute(at.now) + writes - self.limits.rule_writes
         saved = 1 - advice.labels_expected / advice.labels_now if advice.labels_now else 0.0
         if saved >= self.limits.worth and over > 0:
@@ -156,14 +171,12 @@ class Adviser:
             self.kept, epoch=advice.epoch, pipeline=advice.pipeline, valid_until=advice.valid_until
         )
         if not writes or saved < self.limits.worth:
-            why = (
-                f"it saves {100 * saved:.1f} % of labels; {100 * self.limits.worth:.0f} % are worth an update"
-            )
+            worth = f"{100 * self.limits.worth:.0f} % are worth an update"
+            why = f"it saves {100 * saved:.1f} % of {words}; {worth}"
             return _verdict(advice, Decision.KEPT, why if writes else "these trees are installed")
         if self.limits.dry_run:
-            return _verdict(advice, Decision.DRY_RUN, f"it would save {100 * saved:.1f} % of labels", writes)
-        trees = tuple(wanted)
-        return _verdict(advice, Decision.APPLIED, f"it saves {100 * saved:.1f} % of labels", writes, trees)
+            return _verdict(advice, Decision.DRY_RUN, f"it would save {100 * saved:.1f} % of {words}", writes)
+        return _verdict(advice, Decision.APPLIED, f"it saves {100 * saved:.1f} % of {words}", writes, advice)
 
 
 def _verdict(
@@ -171,16 +184,10 @@ def _verdict(
     decision: Decision,
     reason: str,
     writes: int = 0,
-    trees: tuple[int, ...] | None = None,
+    accepted: pb.TreeAdvice | None = None,
 ) -> Verdict:
     labels = (advice.labels_now, advice.labels_expected)
-    return Verdict(decision, reason, advice.epoch, trees, writes, *labels)
-
-
-def rule_writes(rules: RuleBase, wanted: list[int]) -> int:
-    """Returns the rules that are written and removed on the way to these trees."""
-    steps = plan(rules, wanted).steps
-    return sum(len(step.rules) for step in steps if step.kind in (StepKind.INSTALL, StepKind.REMOVE))
+    return Verdict(decision, reason, advice.epoch, accepted, writes, *labels)
 
 
 # --- the rules, in this order; each returns why advice is refused, or nothing
@@ -197,6 +204,12 @@ def _for_this_network(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) ->
     if advice.network == at.network:
         return ""
     return f"it is for network {advice.network!r}, and this is {at.network!r}"
+
+
+def _of_this_kind(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
+    kinds = {"": "label switches"}
+    asked, here = (kinds.get(one, one) for one in (advice.kind, at.installed.kind))
+    return "" if asked == here else f"it is for a network of {asked}, and this is one of {here}"
 
 
 def _is_new(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
@@ -252,24 +265,17 @@ def _knows_enough(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str
 def _has_sound_numbers(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
     numbers = (advice.labels_now, advice.labels_expected)
     sound = all(math.isfinite(number) and number >= 0 for number in numbers)
-    return "" if sound else f"its labels per packet are {numbers[0]} and {numbers[1]}"
+    return "" if sound else f"it says {numbers[0]} and {numbers[1]} of {at.installed.saves} per packet"
 
 
 def _has_sound_trees(adviser: Adviser, advice: pb.TreeAdvice, at: Situation) -> str:
-    alone = RuleBase(at.rules.network, at.rules.limit)
-    try:
-        for tree in advice.trees:
-            if any(edge >= alone.network.edge_count for edge in tree.edges):
-                return "a tree has an edge that there is not"
-            alone.add(mask_of(tree.edges))
-    except RoutingError as error:
-        return f"its trees cannot be installed: {error}"
-    return ""
+    return at.installed.fault(advice)
 
 
 _RULES: Final[tuple[Rule, ...]] = (
     _is_on,
     _for_this_network,
+    _of_this_kind,
     _from_one_pipeline,  # before the number: two pipelines on the same records give the same one
     _is_new,
     _is_valid_now,
