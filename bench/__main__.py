@@ -241,6 +241,9 @@ def mqtt_hosts(
     quick: QuickOption = False,
     json: JsonOption = False,
     out: OutOption = Path("out"),
+    filtered: Annotated[
+        bool, typer.Option("--filtered", help="subscriptions have a filter that passes all messages")
+    ] = False,
     peers: PeersOption = MQTT_PEERS,
     treecast_python: PythonOption = sys.executable,
     before_python: BeforeOption = None,
@@ -259,14 +262,20 @@ def mqtt_hosts(
         raise typer.Exit(2)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         names = [name.strip() for name in peers.split(",")]
+        unfit = sorted(set(names) - set(comparison.FILTERING)) if filtered else []
+        if unfit:
+            fit = ", ".join(comparison.FILTERING)
+            console.print(f"[red]--filtered is for the peers {fit}, not {', '.join(unfit)}[/red]")
+            raise typer.Exit(2)
         try:
             found = comparison.peers(names, treecast_python, Path(folder), before_python)
         except KeyError as error:
             console.print(f"[red]no such peer: {error}; there are {', '.join(comparison.PEERS)}[/red]")
             raise typer.Exit(2) from None
         bridge = MosquittoBridge(name=comparison.BRIDGE, parent=Path(folder))
-        loads = [*comparison.workloads(seconds)]
-        loads += comparison.latencies(bridge, rate, seconds, only, console.print)
+        loads = [*comparison.workloads(seconds, filtered=filtered)]
+        if not filtered:
+            loads += comparison.latencies(bridge, rate, seconds, only, console.print)
         chosen = choose(loads, only, console)
         run = rounds_of(found, chosen, rounds, console, quick=quick, settle=1.0, judged=False)
         context: dict[str, object] = {"comparison": "mqtt-hosts", "rounds": rounds, "seconds": seconds}

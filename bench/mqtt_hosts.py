@@ -27,6 +27,9 @@ OURS = (ONE, TWO)
 PEERS = ("one", "two", "bridge", "mosquitto", "floor-one", "floor-two", "floor-tagged", "telemetry")
 # Ten records of telemetry where a daemon by its defaults writes one, in runs shorter than its interval.
 TELEMETRY_FLAGS = ("--telemetry", "plain", "--telemetry-interval-ms", "1000")
+# With telemetry, each message that a filter judges is counted too.
+FILTER = "n < 5"  # passes all messages of the load
+FILTERING = ("one", "two", "telemetry")  # peers whose subscriptions take filters
 USUAL = ("one", "two", "bridge", "floor-two")
 KEPT_UP = 0.98  # a peer that reached less of the rate that was asked for was overloaded
 
@@ -44,7 +47,10 @@ AGAINST = (
 PANELS = (DELIVERED, DELIVERY_P50, DELIVERY_P99, CPU)
 
 
-def workloads(seconds: float) -> list[Workload[Any]]:
+def workloads(seconds: float, *, filtered: bool = False) -> list[Workload[Any]]:
+    """Returns the loads at full rate; `filtered`: those whose subscriptions have a filter."""
+    if filtered:
+        return [MqttThroughput(seconds, None, size=size, window=2_000, filter=FILTER) for size in (100, 1024)]
     return [
         MqttThroughput(seconds, None, size=size, qos=qos, window=window)
         for qos, size, window in ((0, 100, 20_000), (0, 1024, 5_000), (1, 100, 5_000), (1, 1024, 5_000))

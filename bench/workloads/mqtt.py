@@ -43,7 +43,7 @@ def _bytes(size: int) -> str:
 @dataclass
 class MqttThroughput(Workload[Server]):
     """`seconds`: of the measured run. `asked`: how many times Mosquitto's rate. `single`: a packet per
-    write."""
+    write. `filter`: of subscriptions, which passes all messages."""
 
     seconds: float
     asked: float | None
@@ -53,12 +53,13 @@ class MqttThroughput(Workload[Server]):
     subscribers: int = 1
     window: int = 20_000
     single: bool = False
+    filter: str = ""
 
     floor = True
 
     def __post_init__(self) -> None:
         ends = f"{self.publishers} to {self.subscribers}"
-        each = ", a packet per write" if self.single else ""
+        each = ", a packet per write" if self.single else ", filtered" if self.filter else ""
         self.name = f"QoS {self.qos}, {_bytes(self.size)}, {ends}{each}"
         self.metric = Metric("delivered", "messages/s", True, self.asked)
 
@@ -81,6 +82,7 @@ class MqttThroughput(Workload[Server]):
 def _order(peer: Server, load: Any) -> dict[str, Any]:
     names = ("size", "qos", "publishers", "subscribers", "window", "single")
     found = {name: getattr(load, name) for name in names}
+    found["filter"] = getattr(load, "filter", "")
     far = getattr(peer, "far", peer.address)
     return {"host": peer.address[0], "port": peer.address[1], "far": list(far), "check": False, **found}
 

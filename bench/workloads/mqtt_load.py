@@ -4,7 +4,8 @@ All publishes of one run have the same length, so received ones are counted and 
 whole chunks. With `check` every received byte is compared with the sent one. Without it, the kernel discards
 and only counts the bytes for QoS 0 subscribers (MSG_TRUNC): so the load, which shares the machine with the
 server, costs little. Publishers stay at most `window` messages ahead of the slowest subscriber: neither
-server must drop.
+server must drop. With `filter` clients speak MQTT 5, payloads are JSON objects, and subscriptions have that
+filter, which has to pass all of them.
 """
 
 from __future__ import annotations
@@ -21,15 +22,25 @@ from bench.workloads.open_loop import SILENCE, STAMP, OpenLoop, Silent
 
 CHUNK = 1 << 20
 FULL = 0.0005  # seconds: wait of a publisher with a full socket, until the server has read
-CONNECT = bytes.fromhex("100e00044d51545404020000")
+FIVE = 5  # the version of MQTT in which a subscription has a filter
+CONNACK, REFUSED = 0x20, 0x80
+MOST_BODY = 127  # bytes, of which one says how many
 TOPIC = b"bench/topic"
 
 
-def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
-    """Returns one PUBLISH with `size` bytes of payload."""
+def payload(size: int, filtered: bool) -> bytes:
+    """Returns `size` bytes: of any, or of a JSON object whose `n` is 1."""
+    if not filtered:
+        return b"x" * size
+    begin, end = b'{"n": 1, "text": "', b'"}'
+    return begin + b"x" * (size - len(begin) - len(end)) + end
+
+
+def publish(size: int, qos: int, packet_id: int = 0, filtered: bool = False) -> bytes:
+    """Returns one PUBLISH with `size` bytes of payload; of MQTT 5, without properties, for filters."""
     body = struct.pack(">H", len(TOPIC)) + TOPIC
     body += struct.pack(">H", packet_id) if qos else b""
-    body += b"x" * size
+    body += (b"\0" if filtered else b"") + payload(size, filtered)
     out, left = bytearray([0x30 | qos << 1]), len(body)
     while left >= 0x80:
         out.append(left & 0x7F | 0x80)
@@ -38,15 +49,38 @@ def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
     return bytes(out) + body
 
 
-def connect(host: str, port: int, name: str) -> socket.socket:
-    """Returns a connected client of version 3.1.1 with a clean session."""
+def subscribe(qos: int, filter: str) -> bytes:
+    """Returns one SUBSCRIBE; with a filter one of MQTT 5."""
+    wanted = struct.pack(">H", len(TOPIC)) + TOPIC + bytes([qos])
+    if not filter:
+        return bytes([0x82, len(wanted) + 2]) + b"\0\1" + wanted
+    pairs = [struct.pack(">H", len(part)) + part for part in (b"x-treecast-filter", filter.encode())]
+    given = b"\x26" + b"".join(pairs)  # a user property
+    body = b"\0\1" + bytes([len(given)]) + given + wanted
+    if len(body) > MOST_BODY:
+        raise ValueError(f"the filter {filter!r} is too long for this load")
+    return bytes([0x82, len(body)]) + body
+
+
+def connect(host: str, port: int, name: str, level: int = 4) -> socket.socket:
+    """Returns a connected client of version 3.1.1, or 5 (`level`), with a clean session."""
     found = socket.create_connection((host, port), SILENCE)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     client_id = name.encode()
-    body = bytes.fromhex("00044d51545404020000") + struct.pack(">H", len(client_id)) + client_id
+    body = bytes.fromhex("00044d515454") + bytes([level]) + bytes.fromhex("020000")
+    body += (b"\0" if level == FIVE else b"") + struct.pack(">H", len(client_id)) + client_id
     found.sendall(bytes([0x10, len(body)]) + body)
-    _exactly(found, 4)
+    _answered(found)
     return found
+
+
+def _answered(found: socket.socket) -> None:
+    """Reads a CONNACK or SUBACK. Raises OSError if it refuses."""
+    kind, size = _exactly(found, 2)  # both are shorter than 128 bytes here
+    body = _exactly(found, size)
+    refused = body[1] if kind == CONNACK else body[-1] >= REFUSED
+    if refused:
+        raise OSError(f"the server refuses: {body.hex()}")
 
 
 def _exactly(found: socket.socket, size: int) -> bytes:
@@ -63,9 +97,8 @@ def crosses(near: tuple[str, int], far: tuple[str, int], timeout: float) -> None
     """Returns once something that was published at `near` has come to a subscriber at `far`."""
     publisher, subscriber = connect(*near, "first"), connect(*far, "last")
     with publisher, subscriber:
-        body = b"\0\1" + struct.pack(">H", len(TOPIC)) + TOPIC + b"\0"
-        subscriber.sendall(bytes([0x82, len(body)]) + body)
-        _exactly(subscriber, 5)
+        subscriber.sendall(subscribe(0, ""))
+        _answered(subscriber)
         subscriber.settimeout(0.1)
         until = time.monotonic() + timeout
         while time.monotonic() < until:
@@ -83,11 +116,13 @@ def crosses(near: tuple[str, int], far: tuple[str, int], timeout: float) -> None
 class Subscriber:
     """Counts whole packets of `packet` bytes each; acknowledges those of QoS 1. `check`: compares them."""
 
-    def __init__(self, host: str, port: int, name: str, qos: int, packet: int, check: bool) -> None:
-        self.socket = connect(host, port, name)
-        body = b"\0\1" + struct.pack(">H", len(TOPIC)) + TOPIC + bytes([qos])
-        self.socket.sendall(bytes([0x82, len(body)]) + body)
-        _exactly(self.socket, 5)
+    def __init__(
+        self, host: str, port: int, name: str, qos: int, packet: int, check: bool, filter: str = ""
+    ) -> None:
+        self.socket = connect(host, port, name, FIVE if filter else 4)
+        self.socket.sendall(subscribe(qos, filter))
+        _answered(self.socket)
+        self._filtered = bool(filter)
         self.socket.setblocking(False)
         self.count = 0
         self.check = check
@@ -133,7 +168,7 @@ class Subscriber:
 
     def _compare(self, buffer: memoryview, whole: int) -> None:
         """Ids of QoS 1 are the server's; all else is as it was sent."""
-        wanted = publish(self._payload, self._qos)
+        wanted = publish(self._payload, self._qos, filtered=self._filtered)
         found = bytearray(buffer[: whole * self._packet])
         if self._qos:
             found[self._id_at :: self._packet] = bytes(whole)
@@ -164,10 +199,12 @@ class Subscriber:
 class Publisher:
     """Sends copies of one packet; of QoS 1 with ids from 1 to `window`, over and over."""
 
-    def __init__(self, host: str, port: int, name: str, qos: int, size: int, window: int) -> None:
-        self.socket = connect(host, port, name)
+    def __init__(
+        self, host: str, port: int, name: str, qos: int, size: int, window: int, filtered: bool = False
+    ) -> None:
+        self.socket = connect(host, port, name, FIVE if filtered else 4)
         self.socket.setblocking(False)
-        packets = [publish(size, qos, number % window + 1) for number in range(window)]
+        packets = [publish(size, qos, number % window + 1, filtered) for number in range(window)]
         self.packet = len(packets[0])
         self._ring = memoryview(b"".join(packets))
         self._sent = 0  # bytes
@@ -210,14 +247,14 @@ class Load:
         self.order = order
         host, port, size, qos = order["host"], order["port"], order["size"], order["qos"]
         far = order.get("far", (host, port))
-        window = order["window"] // order["publishers"]
+        window, filter = order["window"] // order["publishers"], order.get("filter", "")
         self.publishers = [
-            Publisher(host, port, f"p{number}", qos, size, max(window, 1))
+            Publisher(host, port, f"p{number}", qos, size, max(window, 1), bool(filter))
             for number in range(order["publishers"])
         ]
         self.packet = self.publishers[0].packet
         self.subscribers = [
-            Subscriber(far[0], far[1], f"s{number}", qos, self.packet, order["check"])
+            Subscriber(far[0], far[1], f"s{number}", qos, self.packet, order["check"], filter)
             for number in range(order["subscribers"])
         ]
         for subscriber in self.subscribers:
