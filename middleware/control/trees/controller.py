@@ -25,6 +25,7 @@ from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused
 from treecast.middleware.routing.network import Network, RoutingError
 
 from .adapting import Observed, better_trees
+from .advertised import told
 from .advised import ManagedTrees
 from .description import Described, read
 from .manager import Store, Surroundings, TreeManager
@@ -140,6 +141,7 @@ class Controller:
 
     async def start(self) -> None:
         """Programs switches as far as they answer. Raises SwitchRefused if none does."""
+        self._tell_advertised()
         await self._watch.connect(CONNECT_SECONDS)
         if not self._watch.reached:
             raise SwitchRefused(f"no switch is reached: {self._watch.why()}")
@@ -150,6 +152,7 @@ class Controller:
 
     async def once(self) -> None:
         """Programs all switches and tells all publishers, or raises what went wrong."""
+        self._tell_advertised()
         await self._watch.connect(CONNECT_SECONDS)
         if len(self._watch.reached) < len(self._watch.sessions):
             raise SwitchRefused(f"not every switch is reached: {self._watch.why()}")
@@ -248,6 +251,11 @@ class Controller:
             self._remark(trees)
         return [*alive, *trees]
 
+    def _tell_advertised(self) -> None:
+        """Prints whom advertisements match, once for each description."""
+        for line in told(self._described.relations):
+            print(line, flush=True)
+
     def _remark(self, trees: list[int]) -> None:
         remark = self._described.remark(trees)
         if remark:
@@ -324,6 +332,7 @@ class Controller:
         if self._advised is not None:
             self._advised.resume()
         self._watch.seconds = changed.probe
+        self._tell_advertised()
         await self._watch.become(sessions)
 
 

@@ -8,6 +8,7 @@ store = "trees.json"            # what must not be forgotten; seen from this fil
 packet_life = 1.0               # seconds
 probe = 0.5                     # seconds between probes of each link between switches; 0: none are sent
 adapt = 0.0                     # seconds between looks at what publishers send, for better trees; 0: never
+fields = "stocks.p4"            # the fields of `advertises` and `subscribes`; seen from this file
 
 # In the order of each switch's ports. Where they are in another order, or one of them is not used any more:
 # ["s1:3", "s2:1"]
@@ -28,6 +29,8 @@ s2 = "unix:/run/s2.sock"
 [hosts.alpha]                   # a daemon, by its --name, started with --carrier labels
 control = "10.0.0.1:7671"
 mac = "02:00:00:00:00:01"       # where frames without a stack shall reach it
+advertises = "price > 50"       # what it will send, as a filter; trees of strategies that need to know who
+subscribes = ["stock == GOOGL"] # publishes to whom are then laid at once (`advertised`)
 """
 
 from __future__ import annotations
@@ -37,8 +40,10 @@ from random import Random
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from treecast.middleware.dataplane.subscriptions.header_file import HeaderFileError, read_header_file
+from treecast.middleware.filters.compiler.schema import SchemaError
 from treecast.middleware.routing.network import Network, RoutingError, Unreachable, described, end_of
 from treecast.middleware.routing.virtual.strategies import (
     NEED_KNOWLEDGE,
@@ -50,6 +55,7 @@ from treecast.middleware.routing.virtual.strategies import (
 
 from ..advice.place import AdvicePlace
 from ..macs import mac_of
+from .advertised import Relations, knowledge, related
 from .wires import Named
 
 FIRST: Final = "random"  # the strategy until it is known what publishers send
@@ -60,9 +66,11 @@ class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
 
     control: str = ""
     mac: str = ""
+    advertises: str = ""
+    subscribes: list[str] = []
 
 
-class Described(msgspec.Struct, forbid_unknown_fields=True):
+class File(msgspec.Struct, forbid_unknown_fields=True):
     """The content of the file, as documented in the module."""
 
     links: list[tuple[str, str]]
@@ -75,7 +83,14 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     packet_life: float = 1.0
     probe: float = 0.5
     adapt: float = 0.0
+    fields: str = ""
     advice: AdvicePlace = AdvicePlace()
+
+
+class Described(File):
+    """The file, and how the advertisements in it stand to the subscriptions."""
+
+    relations: Relations = {}
 
     def network(self) -> Network:
         """Returns the network. Raises RoutingError if a link names an unknown node, or a host connects to no
@@ -90,12 +105,18 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
         if self.strategy not in STRATEGIES:
             raise RoutingError(f"no strategy {self.strategy!r}; there are {', '.join(STRATEGIES)}")
-        if self.strategy in NEED_KNOWLEDGE and not self.learns:
+        if self.strategy in NEED_KNOWLEDGE and not self.learns and not self.advertised:
             raise RoutingError(
                 f"strategy {self.strategy!r} needs knowledge of what publishers send, which `adapt` or"
-                f" [advice] brings: set one of them, or choose {', '.join(known)}"
+                f" [advice] brings: set one of them or `advertises`, or choose {', '.join(known)}"
             )
-        return STRATEGIES[FIRST if self.strategy in NEED_KNOWLEDGE else self.strategy]
+        unknown = self.strategy in NEED_KNOWLEDGE and not self.advertised
+        return STRATEGIES[FIRST if unknown else self.strategy]
+
+    @property
+    def advertised(self) -> bool:
+        """Whether some host says what it will send."""
+        return bool(self.relations)
 
     @property
     def learns(self) -> bool:
@@ -111,7 +132,9 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         """Returns the strategy's trees, as far as there is room. Raises RoutingError as `chosen` does, and
         Unreachable if a strategy for the whole network finds it in parts.
         """
-        rules = install(network, self.limit, self.chosen(), Knowledge(), Random(self.seed))
+        rng = Random(self.seed)
+        known = knowledge(network, self.relations, rng) if self.advertised else Knowledge()
+        rules = install(network, self.limit, self.chosen(), known, rng)
         return list(rules.trees.values())
 
     def trees_around(self, network: Network) -> list[int]:
@@ -127,13 +150,15 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
 
     def remark(self, trees: list[int]) -> str:
         """Returns a remark for the operator about the trees; empty if there is none."""
-        if trees and self.learned:
+        if trees and self.learned and not self.advertised:
             return (
                 f"strategy {self.strategy!r} begins with the trees of {FIRST!r}, until it is known what"
                 " publishers send"
             )
         if trees or self.strategy == "hops":
             return ""
+        if self.advertised and self.strategy in NEED_KNOWLEDGE:
+            return f"strategy {self.strategy!r} finds no tree: no advertisement matches a subscription"
         return (
             f"strategy {self.strategy!r} finds no tree here with room for {self.limit} rules in a switch:"
             " stacks will name every link by a hop; try broadcast or random, or a higher limit"
@@ -166,8 +191,25 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(path: Path) -> Described:
-    """Reads the file. Raises OSError, or RoutingError with the error in the file."""
+    """Reads the file, and the one with the fields of filters that it names. Raises OSError, or RoutingError
+    with the error in them.
+    """
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=Described)
+        file = msgspec.toml.decode(path.read_bytes(), type=File)
     except msgspec.DecodeError as error:
         raise RoutingError(f"{path}: {error}") from error
+    return Described(**asdict(file), relations=_relations(path.parent, file))
+
+
+def _relations(folder: Path, file: File) -> Relations:
+    sends = {name: host.advertises for name, host in file.hosts.items() if host.advertises}
+    if not sends:
+        return {}
+    if not file.fields:
+        raise RoutingError("`advertises` needs `fields`: a file that describes the fields of filters")
+    beside = folder / file.fields
+    try:
+        schema = read_header_file(beside.read_text("utf-8"), str(beside))
+    except (HeaderFileError, SchemaError, UnicodeDecodeError) as error:
+        raise RoutingError(f"{beside}: {error}") from error
+    return related(schema, sends, {name: host.subscribes for name, host in file.hosts.items()})

@@ -36,9 +36,19 @@ ANEW: Final = "learned-anew"  # by `learning` too, from no trees
 SAMPLE: Final = 300  # notifications that trees are learned from
 DENSE: Final = 0.6  # the share of nodes that are dense regions
 REGIONS: Final = 4  # groups of switches that a dense region is sought in
-_WITH_THRESHOLD: Final = frozenset({"threshold", "frequency-relation", "hybrid"})
+_WITH_THRESHOLD: Final = frozenset({"threshold", "frequency-relation", "hybrid", "hybrid-partitions"})
 _WITH_SEED: Final = frozenset(
-    {"random", "random-variant", "cycles", "partitions", "clusters", "hybrid", LEARNED, ANEW}
+    {
+        "random",
+        "random-variant",
+        "cycles",
+        "partitions",
+        "clusters",
+        "hybrid",
+        "hybrid-partitions",
+        LEARNED,
+        ANEW,
+    }
 )
 
 

@@ -20,7 +20,7 @@ from treecast.middleware.routing.virtual.choice import adapt, choose
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.reference import encode
 from treecast.middleware.routing.virtual.stacks import request
-from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, Match, install, match
+from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
 from treecast.middleware.routing.virtual.strategies.basic import broadcast_tree, roots
 from treecast.middleware.routing.virtual.strategies.clients import prune_tree, threshold_hops
 from treecast.middleware.routing.virtual.strategies.topology import cycle_basis, is_cycle
@@ -146,15 +146,31 @@ def test_groups_hold_every_node_once(network: Network, seed: int, count: int) ->
         assert sorted(node for group in groups for node in group) == list(range(network.node_count))
 
 
-def test_advertisements_against_subscriptions() -> None:
-    """Fig. 5.7: everything matches, some of it may match, nothing matches."""
-    advertised = {"price": (10.0, 20.0)}
-    assert match(advertised, {"price": (0.0, 30.0)}) is Match.PERMANENT
-    assert match(advertised, {}) is Match.PERMANENT
-    assert match(advertised, {"price": (15.0, 30.0)}) is Match.POTENTIAL
-    assert match(advertised, {"place": (1.0, 1.0)}) is Match.POTENTIAL
-    assert match(advertised, {"price": (21.0, 30.0)}) is Match.NONE
-    assert match(advertised, {"place": (1.0, 1.0), "price": (0.0, 9.0)}) is Match.NONE
+def test_publishers_share_a_tree_with_fewer_rules_than_a_tree_for_each() -> None:
+    """Five publishers on one broadcast tree: the shared tree has all of them and their receivers."""
+    network = k_ary_tree(2, 3)
+    clients = network.clients
+    known = Knowledge({one: dict.fromkeys(set(clients[:6]) - {one}, 0.1) for one in clients[:5]})
+    trees = [edges for edges in STRATEGIES["shared"](network, known, Random(1)) if edges]
+    starts = roots(network)
+    assert len(trees) <= len(starts)
+    union = 0
+    for edges in trees:
+        union |= nodes_of(network, edges)
+    assert not mask_of(clients[:6]) & ~union
+    each = install(network, 40, STRATEGIES["tree"], known, Random(1))
+    one = install(network, 40, STRATEGIES["shared"], known, Random(1))
+    assert 0 < one.total <= each.total
+
+
+def test_the_other_hybrid_takes_frequency_relation_and_partitions_in_turn() -> None:
+    network = facebook_fabric(pods=2, racks=2, machines=2)
+    known = knowledge_of(network, Random(5))
+    parts = [
+        list(STRATEGIES[name](network, known, Random(2))) for name in ("frequency-relation", "partitions")
+    ]
+    mixed = list(islice(STRATEGIES["hybrid-partitions"](network, known, Random(2)), 2))
+    assert mixed == [parts[0][0], parts[1][0]]
 
 
 def test_the_choice_is_the_best_measured_and_adapts() -> None:

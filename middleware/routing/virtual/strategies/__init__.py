@@ -8,9 +8,10 @@ rule base until it has room for no more. `STRATEGIES` is all of them by name; "h
 | broadcast, random, random-variant | nothing | 5.3.2, 6.2 |
 | topological, cycles, partitions | the network | 5.3.3, 6.3 |
 | clusters | where clients are dense | 6.4.1 |
-| tree, relation | who publishes to whom | 5.3.4, 6.4.2 |
+| tree, shared, relation | who publishes to whom | 5.3.4, 6.4.2 |
 | path, threshold, frequency-relation | and how often | 5.3.5, 5.3.6, 6.4.2 |
 | hybrid | frequency-relation and clusters in turn | 6.5.3 |
+| hybrid-partitions | frequency-relation and partitions in turn | 6.6.2 |
 """
 
 from __future__ import annotations
@@ -21,8 +22,18 @@ from ...network import Network, Unreachable
 from ...rng import Rng
 from ..rules import RuleBase
 from .basic import broadcast, random_trees, random_variant
-from .clients import clusters, frequency_relation, hybrid, path, relation, threshold, tree
-from .knowledge import Knowledge, Match, match
+from .clients import (
+    clusters,
+    frequency_relation,
+    hybrid,
+    hybrid_partitions,
+    path,
+    relation,
+    shared,
+    threshold,
+    tree,
+)
+from .knowledge import Knowledge
 from .topology import cycles, partitions, topological
 
 Strategy = Callable[[Network, Knowledge, Rng], Iterator[int]]
@@ -43,16 +54,28 @@ STRATEGIES: dict[str, Strategy] = {
     "partitions": partitions,
     "clusters": clusters,
     "tree": tree,
+    "shared": shared,
     "path": path,
     "threshold": threshold,
     "relation": relation,
     "frequency-relation": frequency_relation,
     "hybrid": hybrid,
+    "hybrid-partitions": hybrid_partitions,
 }
 
 # Those that know of clients only what Knowledge says: without any they want few trees or none.
 NEED_KNOWLEDGE = frozenset(
-    {"clusters", "tree", "path", "threshold", "relation", "frequency-relation", "hybrid"}
+    {
+        "clusters",
+        "tree",
+        "shared",
+        "path",
+        "threshold",
+        "relation",
+        "frequency-relation",
+        "hybrid",
+        "hybrid-partitions",
+    }
 )
 
 # So many trees in a row for each client that do not fit, and a strategy without end is thought to be done.
@@ -89,4 +112,4 @@ def _fill(rules: RuleBase, trees: Iterator[int]) -> None:
                 break
 
 
-__all__ = ["NEED_KNOWLEDGE", "STRATEGIES", "Knowledge", "Match", "Strategy", "install", "match"]
+__all__ = ["NEED_KNOWLEDGE", "STRATEGIES", "Knowledge", "Strategy", "install"]

@@ -1,4 +1,6 @@
-"""Strategies that know the clients: tree, path, threshold, relation, frequency-relation, clusters, hybrid."""
+"""Strategies that know the clients: tree, shared, path, threshold, relation, frequency-relation, clusters,
+hybrid, hybrid-partitions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ...steiner import steiner_tree
 from ...steiner.common import prune
 from .basic import broadcast_tree, roots
 from .knowledge import Knowledge
-from .topology import hub_and_spoke
+from .topology import hub_and_spoke, partitions
 
 ALWAYS = 1.0
 
@@ -50,6 +52,19 @@ def virtual_paths(network: Network, knowledge: Knowledge) -> Iterator[int]:
 def tree(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
     """Yields a tree per publisher to all potential subscribers."""
     return base_trees(network, knowledge, 0)
+
+
+def shared(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """Yields a tree for all publishers of a broadcast tree, to all their potential subscribers: fewer rules
+    than a tree for each, and more stops (5.3.4, "shared").
+    """
+    starts = [broadcast_tree(network, root) for root in roots(network)]
+    publishers = sorted(knowledge.subscribers)
+    for number, start in enumerate(starts):
+        own = publishers[number :: len(starts)]
+        ends = {node for one in own for node in (one, *knowledge.subscribers[one])}
+        if own:
+            yield prune_tree(network, start, sorted(ends))
 
 
 def path(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
@@ -98,7 +113,16 @@ def clusters(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
 
 def hybrid(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
     """Yields trees of frequency-relation and clusters in turn."""
-    queues = [frequency_relation(network, knowledge, rng), clusters(network, knowledge, rng)]
+    return _in_turn(frequency_relation(network, knowledge, rng), clusters(network, knowledge, rng))
+
+
+def hybrid_partitions(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
+    """Yields trees of frequency-relation and partitions in turn (6.6.2: "an alternative implementation")."""
+    return _in_turn(frequency_relation(network, knowledge, rng), partitions(network, knowledge, rng))
+
+
+def _in_turn(*trees: Iterator[int]) -> Iterator[int]:
+    queues = list(trees)
     while queues:
         for queue in list(queues):
             edges = next(queue, -1)
