@@ -18,6 +18,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # half of the processor time
+SMALL = ROOT / "tests/clients/spark/conf"  # Spark's settings for tables of some hundred rows
 PATIENCE = 1800.0  # seconds until a test gives up; nothing is asserted about it
 
 
@@ -36,7 +37,8 @@ def run(folder: Path, *command: str) -> str:
         check=False,
         cwd=ROOT,
         env=os.environ
-        | {"JDK_JAVA_OPTIONS": JAVA, "TREECAST_RUNTIME_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
+        | {"JDK_JAVA_OPTIONS": JAVA, "SPARK_CONF_DIR": str(SMALL), "SPARK_LOCAL_IP": "127.0.0.1"}
+        | {"TREECAST_RUNTIME_DIR": str(folder)},
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout

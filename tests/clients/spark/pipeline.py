@@ -30,6 +30,7 @@ HOSTS = ("a", "b", "c", "d")
 PACKETS = 10  # to each set in each interval
 INTERVALS = 6
 STRATEGIES = ("broadcast", "relation", "learned")
+ADVISED = (t.BRONZE, EPOCHS)  # the queries that advice takes
 
 
 def ring() -> Network:
@@ -167,13 +168,13 @@ def main() -> None:
     found: dict[str, Any] = {"first": rounds(pipeline), "advice": telemetry.advice()}
     found["quality"] = [(one["check"], one["host"]) for one in Shown(tables).status().quality]
     repeat_the_last_batch(tables)
-    rounds(pipeline)
+    rounds(pipeline, (EPOCHS,))
     found["said"] = list(said)
     found["advice after a kill"] = telemetry.advice()
     found["filters"] = [dict(one) for one in Shown(tables).explain().filters]
     for seq in range(1, 4):
         telemetry.write("d", seq)  # late by an epoch
-    found["second"] = rounds(pipeline)
+    found["second"] = rounds(pipeline, (*t.STREAMED, EPOCHS))
     found["advice later"] = telemetry.advice()
     found["quality later"] = [(one["check"], one["host"]) for one in Shown(tables).status().quality]
     found["rows"] = {name: spark.read.parquet(tables.path(name)).count() for name in t.STREAMED}
@@ -185,14 +186,14 @@ def main() -> None:
     ]
     an_odd_hour(telemetry)
     telemetry.describe(ring(), "relation")
-    rounds(pipeline)
+    rounds(pipeline, ADVISED)
     found["advice after an odd hour"] = telemetry.advice()
     found["quality of an odd hour"] = [(one["check"], one["host"]) for one in Shown(tables).status().quality]
     last = telemetry.advice()[-1]["epoch"]
     tried = spark.read.parquet(tables.of_epoch(t.CANDIDATES, last)).select("strategy").distinct()
     found["strategies"] = sorted(row["strategy"] for row in tried.collect())
     second = Pipeline(t.Tables(folder / "second"), address, settings, spark, said.append)
-    rounds(second, (t.BRONZE, EPOCHS))
+    rounds(second, ADVISED)
     found["two pipelines"] = decided(own)
     found["replayed"] = [(one.network, one.equal) for one in pipeline.replay()]
     print("FOUND " + json.dumps(found))
