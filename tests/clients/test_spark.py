@@ -24,7 +24,10 @@ from treecast.spark_connectors.source.offsets import Partition
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
 ATTEMPTS = 3
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # queries are short: half of the processor time
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # queries are short: half of the processor time
+)
+SMALL = ROOT / "tests/clients/spark/conf"  # Spark's settings for tables of some hundred rows
 # Spark allows a worker 10 s to start, however busy the machine is
 SLOW = "Python worker failed to connect back"
 
@@ -86,7 +89,8 @@ def _reads(address: str, folder: Path) -> tuple[str, dict[str, Any]]:
         timeout=900,
         check=False,
         env=os.environ
-        | {"JDK_JAVA_OPTIONS": JAVA, "TREECAST_RUNTIME_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
+        | {"JDK_JAVA_OPTIONS": JAVA, "SPARK_CONF_DIR": str(SMALL), "SPARK_LOCAL_IP": "127.0.0.1"}
+        | {"TREECAST_RUNTIME_DIR": str(folder)},
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     found = json.loads(lines[-1].removeprefix("FOUND ")) if lines else {}

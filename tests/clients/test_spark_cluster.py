@@ -15,7 +15,8 @@ from treecast.spark_connectors.pipeline import tables as t
 
 __all__ = ["spark_there"]  # a fixture
 HOSTS, PUBLISHERS, ROWS = 20, 20, 8_000  # of 200 intervals of each host: half an hour
-SMALL = ["--at-once", "1500"]  # three parts or more
+SPAN = ["--step", "600", "--length", "1800"]  # few windows: each is a folder of each table
+SMALL = ["--at-once", "2500"]  # two parts or more
 
 
 def command(folder: Path, name: str, *given: str) -> None:
@@ -41,8 +42,8 @@ def test_executors_in_processes_of_their_own_make_the_same_tables(spark_there: N
     size = ["--rows", str(ROWS), "--hosts", str(HOSTS), "--publishers", str(PUBLISHERS)]
     command(one, "generate", *size, "--master", "local[1]")
     shutil.copytree(one, other)
-    command(one, "measure", "--master", "local[1]")
-    command(other, "measure", "--master", "local-cluster[2,1,1024]", *SMALL)
+    command(one, "measure", "--master", "local[1]", *SPAN)
+    command(other, "measure", "--master", "local-cluster[2,1,1024]", *SPAN, *SMALL)
     tables = content(one)
     assert all(tables[table] for table in (t.MINUTES, t.STREAM_MINUTES, t.TRAFFIC, t.CHURN, t.TALKERS))
     assert content(other) == tables
