@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.trust_files import is_secured
 from treecast.middleware.broker import ALONE, Broker, BrokerSettings
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.queues import QueueSettings
@@ -36,7 +37,7 @@ from .resource_watch import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import STORE, Settings, TelemetryNames
 from .status import Subject
-from .users_file import WatchedUsers, users_path, warn_of_open_doors
+from .users_file import WatchedUsers, refuse_without_users, users_path, warn_of_open_doors
 
 if TYPE_CHECKING:
     from treecast.middleware.control.server import OpenCoordinator
@@ -103,6 +104,9 @@ class Daemon:
         broker = await self._start_broker()
         tighten(Path(settings.data))
         self._users = users = WatchedUsers(users_path(settings), named=bool(settings.access_file))
+        if is_secured(Path(settings.data)):
+            faces = [kind.name for kind in self._kinds if kind.is_on(settings)]
+            refuse_without_users(users.identities, users.path, faces)
         self._audit = AuditLog.of(settings, users.identities)
         self._room = room = RoomWatch(settings.data, self._refused_writes)
         self._guard = guard = self._made_guard(room)

@@ -36,6 +36,7 @@ from .watching import Watching
 
 FILE: Final = "users.toml"  # in the data directory
 _ASKING: Final = ("kafka", "mqtt")  # faces that ask these users for their rights
+_SECURED: Final = ("kafka", "amqp", "mqtt")  # faces with TLS, which a secured host has for users alone
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 _log = Log(__name__)
 
@@ -98,6 +99,19 @@ def warn_of_open_doors(identities: Identities, listeners: Iterable[OpenListener]
                 address=one.address,
                 advice=advice,
             )
+
+
+def refuse_without_users(identities: Identities, path: Path, faces: Iterable[str]) -> None:
+    """Raises StartError if a secured host is to serve clients, and no user exists: TLS alone asks nobody.
+
+    `faces`: the names of those that are on.
+    """
+    asking = [name for name in faces if name in _SECURED]
+    if asking and not identities.closed:
+        raise StartError(
+            f"a secured host serves {', '.join(asking)} to users only, and {path} has none: bring the file"
+            f" back, make a user by `treecast users add NAME --admin --file {path}`, or turn these faces off"
+        )
 
 
 class WatchedUsers:

@@ -8,13 +8,13 @@ from typing import Final
 
 from treecast.middleware.model.logs import Log
 
-_LOOKS: Final = 1.0  # seconds between looks: a change counts within a second
+_LOOKS: Final = 0.5  # seconds between looks: a change counts within a second, its reading included
 
 _log = Log(__name__)
 
 
 class Watching:
-    """Calls `look` once a second, from `start` to `close`. An error of it that nobody foresaw is logged, and
+    """Calls `look` twice a second, from `start` to `close`. An error of it that nobody foresaw is logged, and
     it is called again: else no change would count any more, and nobody would know.
     """
 

@@ -185,6 +185,21 @@ def test_plain_faces_for_other_machines_are_refused(cluster: Cluster) -> None:
         cluster.start("h1", "--kafka", "0.0.0.0:0")  # refused before anything listens there
 
 
+def test_a_secured_host_without_users_serves_nobody(cluster: Cluster) -> None:
+    """Its file was lost: it says what to do. With a user, or without faces, it starts."""
+    first = cluster.daemons["h1"]
+    first.stop()
+    users = cluster.data / "users.toml"
+    users.rename(cluster.folder / "kept.toml")
+    with pytest.raises(DaemonFailed, match=r"serves kafka to users only, and .*users\.toml has none"):
+        first.start()
+    first.flags += ["--kafka", "off"]
+    first.start().stop()
+    first.flags = first.flags[:-2]
+    (cluster.folder / "kept.toml").rename(users)
+    produce(first.start(), [b"one"])
+
+
 def test_new_hosts_get_the_file_of_users_that_the_coordinator_uses(cluster: Cluster) -> None:
     """`--access-file` at either host, or none."""
     first = cluster.daemons["h1"]
