@@ -37,6 +37,7 @@ LONGEST = (
     "clients/agents/kafka/test_follower.py",
     "bench/test_quick.py::test_records_go_through_the_kafka_bridge",
     "network/test_snaps_brokers.py",
+    "network/test_rotation.py",
     "network/test_expelled_host.py",
     "clients/test_spark_notebook.py",
     "clients/test_homes.py::test_a_home_that_is_killed_is_taken_over",
