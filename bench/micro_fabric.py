@@ -27,7 +27,7 @@ PACKET = 1500
 WINDOW = 2 << 20  # bytes on the way
 CREDIT = 256 << 10  # bytes after which the floor's receiver grants credit
 _UDP_SEGMENT, _UDP_GRO = 103, 104
-VARIANTS = ("floor", "fabric", "fabric without tags")
+VARIANTS = ("floor", "fabric", "fabric without tags", "fabric sealed")
 
 
 def _loop_factory() -> Any:
@@ -38,13 +38,15 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _fabric(host: int, tags: bool) -> Any:
+def _fabric(host: int, variant: str) -> Any:
     from treecast.middleware.fabric.fabric import Fabric
+    from treecast.middleware.fabric.sealing import sealing
     from treecast.middleware.fabric.settings import FabricSettings
     from treecast.middleware.model.counters import FabricCounters
     from treecast.middleware.wire.segment import NO_KEYS, KeyRing
 
-    keys = KeyRing({1: b"k" * 32}, 1) if tags else NO_KEYS
+    sealed = sealing() if variant == "fabric sealed" else None
+    keys = KeyRing({1: b"k" * 32}, 1, sealed) if variant != "fabric without tags" else NO_KEYS
     settings = FabricSettings(mtu=PACKET, carriers=())
     return Fabric(host, settings, keys, FabricCounters(), random.Random(host))
 
@@ -64,10 +66,10 @@ class _Sink:
         raise error
 
 
-async def _receive(tags: bool, count: int) -> dict[str, float]:
+async def _receive(variant: str, count: int) -> dict[str, float]:
     from treecast.middleware.fabric.core.reorder import Progress
 
-    fabric = _fabric(2, tags)
+    fabric = _fabric(2, variant)
     await fabric.start(("127.0.0.1", 0))
     print(fabric.address[1], flush=True)
     port = int(sys.stdin.readline())
@@ -90,8 +92,8 @@ def _form() -> dict[str, bool]:
     return {"compiled": not str(sender.__file__).endswith(".py")}
 
 
-async def _send(tags: bool, count: int) -> dict[str, float]:
-    fabric = _fabric(1, tags)
+async def _send(variant: str, count: int) -> dict[str, float]:
+    fabric = _fabric(1, variant)
     await fabric.start(("127.0.0.1", 0))
     print(fabric.address[1], flush=True)
     fabric.set_host(2, ("127.0.0.1", int(sys.stdin.readline())))
@@ -168,7 +170,7 @@ def run_role(role: str, variant: str, count: int) -> dict[str, float]:
         return _floor_receive(count) if role == "receive" else _floor_send(count)
     end = _receive if role == "receive" else _send
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(end(variant == "fabric", count))
+        return runner.run(end(variant, count))
 
 
 def _spawn(python: str, role: str, variant: str, count: int) -> subprocess.Popen[str]:

@@ -7,6 +7,9 @@ chunk. All else is the daemon's: face, broker, and a log on the disk.
     python -m bench.micro_request                   us of the thread, user and system, for a record
     python -m bench.micro_request --calls           functions of Python that are entered, interpreted
     python -m bench.micro_request --instructions    counted by valgrind: the same whatever else runs
+    python -m bench.micro_request --rights 9        us without users and with a user's rights, in turns
+
+With rights, the clients are one user who has 100 rules, and the audit log counts each use.
 
 Instructions are those of the process: what the kernel does for it is not among them.
 """
@@ -24,9 +27,21 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
+from treecast.middleware.broker.access import (
+    Content,
+    Identities,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceKind,
+    Rule,
+    Trail,
+    User,
+)
 from treecast.middleware.daemon.tuning import new_event_loop
 from treecast.middleware.load import frames
 from treecast.middleware.model.counters import Counters
@@ -40,6 +55,7 @@ from treecast.shims.kafka.server import KafkaFace
 from treecast.shims.kafka.settings import KafkaSettings
 
 TOPIC = "small"
+USER = "alice"
 _WARM = 500  # records that are not counted
 _FEW = 1000  # records of the shorter of two runs whose instructions are compared
 _PRODUCER = 4711
@@ -86,6 +102,9 @@ class Client:
         self._connection = Connection(face)
         self._connection.connection_made(self.sink)
 
+    def log_in(self, user: str) -> None:
+        assert self._connection.log_in.succeed(user)
+
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         size = len(data)
         self._connection.get_buffer(-1)[:size] = data
@@ -104,6 +123,22 @@ def requests(records: int, size: int) -> Iterator[bytes]:
         yield frames.produce_request(TOPIC, 0, bytes(batch), acks=-1)
 
 
+def with_user() -> Identities:
+    """A store with one user, whose last rules give what this bench asks for."""
+    others = [
+        Rule(USER, Permission.ALLOW, operation, ResourceKind.TOPIC, Pattern.PREFIXED, f"other-{number}.")
+        for number in range(49)
+        for operation in (Operation.READ, Operation.WRITE)
+    ]
+    wanted = [
+        Rule(USER, Permission.ALLOW, operation, ResourceKind.TOPIC, Pattern.LITERAL, TOPIC)
+        for operation in (Operation.READ, Operation.WRITE)
+    ]
+    made = Identities(Content({USER: User(USER)}, (*others, *wanted)), b"key")
+    made.trail = Trail()
+    return made
+
+
 class Turns:
     """A broker and its face; each turn brings so many requests, and answers all consumers."""
 
@@ -112,6 +147,9 @@ class Turns:
         self._consumers = [Client(face) for _ in range(groups)]
         self._fetch = frames.FetchRequest(TOPIC, 0, 1 << 20, 1, 30_000)
         self._offset = 0
+        if face.identities.closed:
+            for client in (self._producer, *self._consumers):
+                client.log_in(USER)
 
     async def run(self, data: memoryview, each: int, in_flight: int) -> None:
         """`data` is whole requests of `each` bytes."""
@@ -131,12 +169,14 @@ class Turns:
         assert found.high_watermark == self._offset, "a consumer has not seen the end"
 
 
-async def opened(folder: Path) -> tuple[Broker, KafkaFace]:
+async def opened(folder: Path, identities: Identities | None = None) -> tuple[Broker, KafkaFace]:
     settings = BrokerSettings(data=folder / "data", fsync=FsyncPolicy.NEVER)
     broker = Broker(settings, Host(1, "bench"), Counters(), clock=time.time, rng=random.Random(1))
     await broker.start()
     await broker.cluster.definitions.create_topic(NewTopic(TOPIC, 1, {}))
     face = KafkaFace(broker, KafkaSettings(port=0), broker.counters.face("kafka"))
+    if identities is not None:
+        face.identities = identities
     await face.start()
     return broker, face
 
@@ -172,6 +212,31 @@ async def measure(data: memoryview, records: int, chosen: argparse.Namespace) ->
     return f"{calls.count / records:.1f} calls" if chosen.calls else f"{took:.1f} us"
 
 
+async def compare(data: memoryview, records: int, chosen: argparse.Namespace) -> str:
+    """Serves the requests by turns without users and with a user's rights; what both cost for a record, and
+    the median share of the rights.
+    """
+    each = 4 + struct.unpack_from(">i", data)[0]
+    found: tuple[list[float], list[float]] = ([], [])
+    for number in range(2 * chosen.rights):
+        # A B, B A: what grows with time falls on both.
+        with_rights = number % 4 in (1, 2)
+        with tempfile.TemporaryDirectory() as folder:
+            broker, face = await opened(Path(folder), with_user() if with_rights else None)
+            turns = Turns(face, chosen.groups)
+            await turns.run(data[: _WARM * each], each, chosen.in_flight)
+            began = time.thread_time_ns()
+            await turns.run(data[_WARM * each : (_WARM + records) * each], each, chosen.in_flight)
+            found[with_rights].append((time.thread_time_ns() - began) / 1000 / records)
+            turns.check()
+            await face.close(0)
+            await broker.close()
+    share = median(more / less for less, more in zip(*found, strict=True)) - 1
+    best = min(found[1]) / min(found[0]) - 1
+    times = f"{median(found[0]):.1f} us without users, {median(found[1]):.1f} us with rights"
+    return f"{times} ({share:+.1%}; the best rounds {best:+.1%})"
+
+
 def instructions(path: Path, chosen: argparse.Namespace) -> float:
     """For a record, from the difference between a short run and a longer one."""
     found: list[int] = []
@@ -199,6 +264,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--groups", type=int, default=1)
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--rights", type=int, default=0, metavar="ROUNDS")
     parser.add_argument("--requests", type=Path, help="a file with the requests, encoded before")
     chosen = parser.parse_args(words)
     form = "interpreted" if str(face_connection.__file__).endswith(".py") else "compiled"
@@ -211,7 +277,7 @@ def main(words: Sequence[str] | None = None) -> None:
         else:
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 data = memoryview(path.read_bytes())
-                found = runner.run(measure(data, chosen.records, chosen))
+                found = runner.run((compare if chosen.rights else measure)(data, chosen.records, chosen))
     print(f"{form}, {chosen.size} B, {chosen.in_flight} in a turn, {chosen.groups} groups: {found} a record")
 
 

@@ -10,7 +10,14 @@ from tests.fault.strangers.run import MIB, SHORT, Use, Window, judged, visit
 
 pytestmark = pytest.mark.fault
 
-STRANGERS = ("kafka-dropped", "kafka-bombs", "mqtt-connect-properties", "admin-bodies", "control-unfinished")
+STRANGERS = (
+    "kafka-dropped",
+    "kafka-bombs",
+    "mqtt-connect-properties",
+    "admin-bodies",
+    "control-unfinished",
+    "tls-half-open",
+)
 QUIET = Window({"kafka": 0.001}, {"kafka": 0.002}, {"kafka": 0.003}, [])
 SMALL = Use(100 * MIB, 100 * MIB, 50, 1.0)
 

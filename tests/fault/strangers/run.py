@@ -20,7 +20,10 @@ from tests.fault.open_files import with_open_files
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .visitors import VISITORS, Place
+from .half_open import FACES as TLS_FACES
+from .half_open import Hindered
+from .place import Place
+from .visitors import VISITORS
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MIB: Final = 1 << 20
@@ -65,16 +68,17 @@ class Window(Struct, frozen=True):
 class Pace(Struct, frozen=True):
     """Seconds of a visit. `quiet`: of each window without a stranger. `stay`: for which it stays after its
     last act. `gone`: after which nothing of it is left. `looks`: the visit goes on as soon as nothing is
-    left, which leaves too few messages for a p99.
+    left, which leaves too few messages for a p99. `share`: of the number of strangers that are to be many.
     """
 
     quiet: float = 3.0
     stay: float = 2.0
     gone: float = GONE_S
     looks: bool = False
+    share: float = 1.0
 
 
-SHORT: Final = Pace(quiet=0.5, stay=1.0, looks=True)
+SHORT: Final = Pace(quiet=0.5, stay=1.0, looks=True, share=0.06)
 
 
 class Use(Struct, frozen=True):
@@ -160,6 +164,8 @@ def visit(name: str, python: str, pace: Pace) -> Visit:
     with tempfile.TemporaryDirectory(prefix="treecast-strangers-") as text:
         folder = Path(text)
         flags = ["--fabric", "127.0.0.1:0", "--mqtt-password-file", str(password_file(folder))]
+        if VISITORS[name].tls:
+            flags += _with_tls(folder)
         limited = with_open_files(folder, OPEN_FILES, os.path.abspath(python))
         daemon = DaemonProcess(folder / "data", flags, python=str(limited))
         try:
@@ -171,8 +177,31 @@ def visit(name: str, python: str, pace: Pace) -> Visit:
             daemon.clean_up()
 
 
+def _with_tls(folder: Path) -> list[str]:
+    """Returns the flags of TLS faces, with a certificate of nobody."""
+    pem = folder / "tls.pem"
+    new = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    made = [
+        *new,
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-keyout",
+        str(pem),
+        "-out",
+        str(folder / "tls.crt"),
+    ]
+    subprocess.run(made, check=True, capture_output=True)
+    pem.write_text(pem.read_text() + (folder / "tls.crt").read_text())
+    found = []
+    for face in TLS_FACES:
+        found += [f"--{face}", "127.0.0.1:0", f"--{face}-certificate", str(pem)]
+    return found
+
+
 def _visited(name: str, daemon: DaemonProcess, pace: Pace) -> Visit:
-    pairs, place = Pairs(daemon.ready), Place(daemon.ready)
+    pairs, place = Pairs(daemon.ready), Place(daemon.ready, pace.share)
     try:
         place.call("/metrics", "GET")  # loads the admin address' pages
         time.sleep(1.0)  # first messages open files
@@ -180,7 +209,7 @@ def _visited(name: str, daemon: DaemonProcess, pace: Pace) -> Visit:
         time.sleep(pace.quiet)
         before, used_before = pairs.window(), use(daemon.pid)
         Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")  # resets the peak
-        did = _act(name, place)
+        did, hindered = _act(name, place)
         time.sleep(pace.stay)
         during, used = pairs.window(), use(daemon.pid)
         place.leave()
@@ -192,6 +221,7 @@ def _visited(name: str, daemon: DaemonProcess, pace: Pace) -> Visit:
         place.leave()
         pairs.close()
     problems = judged(before, during, after, used_before, used, used_after)
+    problems += [hindered] if hindered else []
     if "Traceback" in daemon.log():
         problems.append("the daemon logged an error of its own")
     return Visit(name, did, before, during, after, used_before, used, used_after, problems)
@@ -203,20 +233,26 @@ def _wait_until_gone(pid: int, before: Use, pace: Pace) -> None:
         time.sleep(min(left, LOOK_S))
 
 
-def _act(name: str, place: Place) -> str:
-    """Acts on a thread of its own: a stranger that the daemon lets wait for ever does not end the run."""
+def _act(name: str, place: Place) -> tuple[str, str]:
+    """Acts on a thread of its own: a stranger that the daemon lets wait for ever does not end the run.
+
+    Returns what it did, and who else was hindered.
+    """
     did: list[str] = []
+    hindered: list[str] = []
 
     def act() -> None:
         try:
             did.append(VISITORS[name].act(place))
+        except Hindered as error:
+            hindered.append(str(error))
         except OSError as error:
             did.append(f"{type(error).__name__}: {error}")
 
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     thread.join(LONGEST_S)
-    return did[0] if did else f"is not done after {LONGEST_S:.0f} s"
+    return " ".join(did + hindered) or f"is not done after {LONGEST_S:.0f} s", " ".join(hindered)
 
 
 def judged(

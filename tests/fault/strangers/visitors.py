@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
-import json
 import socket
 import struct
 import threading
@@ -15,57 +13,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.daemon.process import split_address
-
 from . import wire
+from .half_open import half_open
+from .place import ANSWER_S, Place
 
 MIB: Final = 1 << 20
-ANSWER_S: Final = 60.0  # for which an answer is waited for; none is no fault of the daemon's
 WRITE_S: Final = 5.0  # for which a stranger tries to write on: a daemon may stop reading, or close
-
-
-class Place:
-    """A daemon's addresses, by face, and the connections that a stranger has there."""
-
-    def __init__(self, addresses: Mapping[str, str]) -> None:
-        self._addresses = addresses
-        self._open: list[socket.socket] = []
-
-    def connect(self, face: str) -> socket.socket:
-        made = socket.create_connection(split_address(self._addresses[face]), 10)
-        self._open.append(made)
-        return made
-
-    def many(self, face: str, count: int) -> list[socket.socket]:
-        """Connects `count` times, without waiting for the daemon to accept."""
-        found = []
-        for number in range(count):
-            made = socket.socket()
-            made.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                made.connect(split_address(self._addresses[face]))
-            self._open.append(made)
-            found.append(made)
-            if number % 20 == 19:
-                time.sleep(0.05)
-        return found
-
-    def call(self, path: str, method: str, body: object = None, user: str = "guest") -> tuple[int, bytes]:
-        """Makes a call of the management API as `user`, whose password is the name."""
-        connection = http.client.HTTPConnection(*split_address(self._addresses["admin"]), timeout=ANSWER_S)
-        secret = base64.b64encode(f"{user}:{user}".encode()).decode()
-        headers = {"Authorization": f"Basic {secret}", "Content-Type": "application/json"}
-        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-        answer = connection.getresponse()
-        try:
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def leave(self) -> None:
-        for one in self._open:
-            one.close()
-        self._open.clear()
 
 
 def write(to: socket.socket, pieces: Iterable[bytes]) -> int:
@@ -376,11 +329,14 @@ def _feed(to: socket.socket, http2: object) -> int:
 
 
 class Visitor(Struct, frozen=True):
-    """A stranger. `user`: it has an account, or none is needed; a mere stranger otherwise."""
+    """A stranger. `user`: it has an account, or none is needed; a mere stranger otherwise. `tls`: it
+    comes to faces with TLS.
+    """
 
     act: Callable[[Place], str]
     what: str
     user: bool = False
+    tls: bool = False
 
 
 VISITORS: Final[Mapping[str, Visitor]] = {
@@ -409,6 +365,7 @@ VISITORS: Final[Mapping[str, Visitor]] = {
     "admin-pattern": Visitor(admin_pattern, "a search by a nested repetition", True),
     "admin-policy": Visitor(admin_policy, "a policy with a nested repetition", True),
     "admin-depth": Visitor(admin_depth, "JSON of 2,000,000 levels", True),
+    "tls-half-open": Visitor(half_open, "10,000 handshakes of TLS that never end", tls=True),
     "control-silent": Visitor(control_silent, "600 connections that say nothing"),
     "control-unfinished": Visitor(control_unfinished, "720 calls without a token that never end"),
 }
