@@ -66,7 +66,7 @@ class Sender(Protocol):
 
 
 class Received:
-    """What a receiver has: [number, sent, received] of each message."""
+    """The messages that a receiver has, each as [number, sent, received]."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, float, float]] = []

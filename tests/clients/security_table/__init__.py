@@ -1,0 +1,1 @@
+"""One table of clients and log-ins: `python -m tests.clients.security_table`."""
