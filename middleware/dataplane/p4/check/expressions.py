@@ -174,6 +174,20 @@ class Expressions:
         nodes += [self.default(wanted.element, node.span).node] * (wanted.size - len(given))
         return Typed(wanted, ir.StackValue(tuple(nodes), self._at.represent(wanted, node.span), node.span))
 
+    def list_value(self, node: ast.Expression, wanted: types.ListType) -> Typed:
+        """Returns a value of type list, `(list<bit<8>>){1, 2}`, with its elements as those of a tuple. Only
+        `for` goes through one, so that it is never stored.
+        """
+        if not isinstance(node, ast.ListValue):
+            typed = self.expression(node)
+            if typed.type != wanted:
+                of = types.describe(wanted)
+                self._at.fail(node.span, f"a value of type {of} is written as ({of}){{a, b}}")
+            return typed
+        nodes = tuple(self.value(one, wanted.element).node for one in node.elements)
+        represented = self._at.represent(wanted.element, node.span)
+        return Typed(wanted, ir.StructValue(nodes, ir.TupleType((represented,) * len(nodes)), node.span))
+
     def _struct(self, node: ast.StructValue, expected: types.Type | None) -> Typed:
         names: set[str] = set()
         for one in node.elements:
@@ -377,6 +391,8 @@ class Expressions:
         wanted = self._type_refs.type_of(node.type)
         if isinstance(wanted, types.TypeVariable):
             self._at.fail(node.span, "a cast to a type parameter is not possible")
+        if isinstance(wanted, types.ListType):
+            return self.list_value(node.operand, wanted)
         operand = self.expression(node.operand, wanted)
         return self._conversions.cast(operand, wanted, node.span)
 

@@ -9,9 +9,10 @@ import msgspec
 
 from .. import ast, ir, types
 from ..ir.walk import walk
+from ..source import Span
 from .base import Place, Refused
 from .calls import Calls
-from .conversions import Conversions
+from .conversions import Conversions, same
 from .expressions import Expressions
 from .operators import Operators
 from .scope import ConstantEntity, TableEntity, Typed, VariableEntity
@@ -84,8 +85,7 @@ class Statements:
     def variable(self, node: ast.VariableDeclaration) -> None:
         """Checks a local variable."""
         type_ = self._type_refs.type_of(node.type)
-        if isinstance(type_, types.Infinite | ir.String | ir.Void | types.ListType):
-            self._at.fail(node.span, f"a variable can't be of type {types.describe(type_)}")
+        self._no_variable_of(type_, node.span)
         if isinstance(type_, types.ExternType | types.Applicable | types.PackageType):
             self._at.fail(
                 node.span, f"{types.describe(type_)} needs constructor arguments: {node.name} is no variable"
@@ -101,6 +101,10 @@ class Statements:
         self._at.emit(ir.Declare(index, value, node.span))
         self._at.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
 
+    def _no_variable_of(self, type_: types.Type, span: Span) -> None:
+        if isinstance(type_, types.Infinite | ir.String | ir.Void | types.ListType):
+            self._at.fail(span, f"a variable can't be of type {types.describe(type_)}")
+
     def constant(self, node: ast.ConstantDeclaration) -> None:
         """Checks `const type name = value;`."""
         type_ = self._type_refs.type_of(node.type)
@@ -110,14 +114,12 @@ class Statements:
     def constant_value(self, node: ast.Expression, type_: types.Type) -> Typed:
         """Returns a value that is known at load."""
         if isinstance(type_, types.ListType):
-            return self._list_constant(node, type_)
-        typed = self._expressions.value(node, type_)
+            typed = self._expressions.list_value(node, type_)
+        else:
+            typed = self._expressions.value(node, type_)
         if not is_constant(typed.node):
             self._at.fail(node.span, "this value must be known when the program is loaded")
         return typed
-
-    def _list_constant(self, node: ast.Expression, type_: types.ListType) -> Typed:
-        self._at.fail(node.span, "values of type list are for extern objects, and none here takes one")
 
     def _no_instance(self, node: ast.Instantiation) -> None:
         self._type_refs.type_of(node.type)
@@ -307,6 +309,7 @@ class Statements:
     def _for_in(self, node: ast.ForIn) -> None:
         self._no_loop_in_parser(node)
         type_ = self._type_refs.type_of(node.type)
+        self._no_variable_of(type_, node.span)
         collection = node.collection
         items: tuple[ir.Expression, ...] = ()
         low = high = None
@@ -316,23 +319,32 @@ class Statements:
         elif isinstance(collection, ast.ListValue):
             items = tuple(self._expressions.value(one, type_).node for one in collection.elements)
         else:
-            items = self._stack_items(collection, type_)
+            items = self._items_of(collection, type_)
         with self._at.inner():
             index = self._at.new_variable(node.name, type_, node.span)
             self._at.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
             body = self._loop_body(node.body)
         if low is not None and high is not None:
             self._at.emit(ir.ForRange(index, low, high, body, node.span))
-        else:
+        elif items:
             self._at.emit(ir.ForEach(index, items, body, node.span))
 
-    def _stack_items(self, node: ast.Expression, type_: types.Type) -> tuple[ir.Expression, ...]:
-        stack = self._expressions.expression(node)
-        if not isinstance(stack.type, types.Stack) or stack.type.element is not type_:
-            self._at.fail(node.span, f"{types.describe(stack.type)} holds no {types.describe(type_)}")
+    def _items_of(self, node: ast.Expression, type_: types.Type) -> tuple[ir.Expression, ...]:
+        """Returns the elements of a header stack or of a value of type list."""
+        many = self._expressions.expression(node)
+        if not isinstance(many.type, types.Stack | types.ListType):
+            self._at.fail(
+                node.span,
+                f"'for' goes through a range, a list or a header stack, not {types.describe(many.type)}",
+            )
+        if not same(many.type.element, type_):
+            self._at.fail(node.span, f"{types.describe(many.type)} holds no {types.describe(type_)}")
+        if isinstance(many.type, types.ListType):
+            assert isinstance(many.node, ir.StructValue)
+            return many.node.elements
         represented = self._at.represent(type_, node.span)
-        literals = [ir.Literal(place, types.BIT32, node.span) for place in range(stack.type.size)]
-        return tuple(ir.Element(stack.node, place, represented, node.span) for place in literals)
+        literals = [ir.Literal(place, types.BIT32, node.span) for place in range(many.type.size)]
+        return tuple(ir.Element(many.node, place, represented, node.span) for place in literals)
 
     def _break(self, node: ast.Break) -> None:
         if not self._at.frame.loops:

@@ -321,7 +321,7 @@ class Statements:
         name = self._draft.temp()
         texts = [item.text for item in items if isinstance(item, Scalar)]
         if len(texts) != len(items):
-            raise Unsupported("a loop over headers")
+            raise Unsupported("a loop over headers or structs")
         with self._loop(f"for {name} in [{', '.join(texts)}]:"):
             self._draft.put(self._draft.store_of(s.variable), Scalar(name, s.items[0].type))
             self.run(s.body)

@@ -99,6 +99,19 @@ def plain(line: str) -> str:
         ("for (bit<8> i in 1 .. 3) meta.x = i;", ["for (i in 8w1 .. 8w3) {", "    meta.x = i;", "}"]),
         ("for (bit<8> i in {1, meta.x}) meta.x = i;", ["for (i in {8w1, meta.x}) {", "    meta.x = i;", "}"]),
         (
+            "for (bit<8> i in (list<bit<8>>){1, meta.x}) meta.x = i;",
+            ["for (i in {8w1, meta.x}) {", "    meta.x = i;", "}"],
+        ),
+        (
+            "const list<bit<8>> L = {1, 2}; for (bit<8> i in L) meta.x = i;",
+            ["for (i in {8w1, 8w2}) {", "    meta.x = i;", "}"],
+        ),
+        (
+            "for (tuple<bit<8>, bit<8>> i in (list<tuple<bit<8>, bit<8>>>){{1, 2}}) meta.x = i[1];",
+            ["for (i in {{8w1, 8w2}}) {", "    meta.x = i[1];", "}"],
+        ),
+        ("for (bit<8> i in (list<bit<8>>){}) meta.x = i;", []),
+        (
             "switch (meta.x) { 1: { meta.x = 2; } 2: 3: { } default: { meta.x = 0; } }",
             [
                 "switch (meta.x) {",
@@ -257,6 +270,19 @@ def test_an_action_may_hide_the_function_that_it_calls() -> None:
         ),
         ("meta.x = this;", "'this' is for extern objects that a program defines, which this target has not"),
         ("for (bit<8> i in 1 .. true) { }", "bit<8> is wanted here, not bool"),
+        ("for (int i in 1 .. 3) { }", "a variable can't be of type int"),
+        ("for (bit<16> i in (list<bit<8>>){1}) { }", "list<bit<8>> holds no bit<16>"),
+        (
+            "for (bit<8> i in meta.x) { }",
+            "'for' goes through a range, a list or a header stack, not bit<8>",
+        ),
+        (
+            "for (bit<8> i in (list<bit<8>>)meta.x) { }",
+            "a value of type list<bit<8>> is written as (list<bit<8>>){a, b}",
+        ),
+        ("meta.x = (list<bit<8>>){1};", "bit<8> is wanted here, not list<bit<8>>"),
+        ("list<bit<8>> l = {1};", "a variable can't be of type list<bit<8>>"),
+        ("const list<bit<8>> L = {meta.x};", "this value must be known when the program is loaded"),
         ("meta.x = twice;", "'twice' is a function, where a value is wanted"),
         ("meta.x = bit<8>;", "a type stands here where a value is wanted"),
     ],

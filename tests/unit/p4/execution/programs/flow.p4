@@ -6,6 +6,7 @@ struct pair_t { bit<8> first; bit<8> second; }
 struct headers { x_t x; x_t y; x_t[2] z; }
 struct metadata { bit<8> trace; pair_t pair; }
 
+const list<bit<8>> STEPS = { 2, 4 };
 bit<8> bump(inout bit<8> v, in bit<8> by) { v = v + by; if (v == 7) { return 100; } return v; }
 pair_t swap(in pair_t p) { return { p.second, p.first }; }
 bit<8> search(in bit<8> limit) {
@@ -90,6 +91,9 @@ control I(inout headers h, inout metadata m, inout standard_metadata_t s) {
             h.z.push_front(1);
         } else if (h.x.op == 13) {
             if (t.apply().hit && bump(h.x.a, 2) > 4) { h.x.b = 1; } else { h.x.b = 2; }
+        } else if (h.x.op == 14) {
+            for (bit<8> v in (list<bit<8>>){ h.x.a, 3, h.x.b }) { if (v == 9) { continue; } h.x.a = h.x.a + v; }
+            for (bit<8> v in STEPS) { h.x.b = h.x.b + v; }
         }
     }
 }
