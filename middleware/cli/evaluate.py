@@ -38,7 +38,8 @@ Rules = Annotated[int, typer.Option("--rules", min=0, help="Rules per switch.")]
 EncoderName = Annotated[
     str,
     typer.Option(
-        "--encoder", help="Of virtual trees: largest, overlap, gain (Algorithm 5.1), ours, thorough."
+        "--encoder",
+        help="Of virtual trees: given, largest, overlap, gain, steepest (Algorithm 5.1), ours, thorough.",
     ),
 ]
 Scenarios = Annotated[

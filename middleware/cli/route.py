@@ -38,7 +38,10 @@ Receivers = Annotated[list[str], typer.Option("--to", help="A receiver; given ag
 Strategy = Annotated[str, typer.Option("--strategy", help="Which virtual trees are installed.")]
 Rules = Annotated[int, typer.Option("--rules", min=0, help="Rules per switch.")]
 EncoderName = Annotated[
-    str, typer.Option("--encoder", help="ours, or Algorithm 5.1's orders largest, overlap, gain.")
+    str,
+    typer.Option(
+        "--encoder", help="ours, or Algorithm 5.1's orders: given, largest, overlap, gain, steepest."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="For strategies and networks that draw.")]
 

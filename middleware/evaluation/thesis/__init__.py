@@ -15,6 +15,7 @@ from .chapter6_best import FIGURES as CHAPTER_6_BEST
 from .chapter6_churn import FIGURES as CHAPTER_6_CHURN
 from .elmo import FIGURES as ELMO
 from .encoders import FIGURES as ENCODERS
+from .labels import FIGURES as LABELS
 from .learned import FIGURES as LEARNED
 from .printed import FIGURES as PRINTED
 from .programs import FIGURES as PROGRAMS
@@ -30,6 +31,7 @@ FIGURES: dict[str, Figure] = {
         *CHAPTER_6_CHURN,
         *CHAPTER_6_BEST,
         *ENCODERS,
+        *LABELS,
         *LEARNED,
         *ELMO,
         *PRINTED,

@@ -1,6 +1,7 @@
-"""The encoders for figures: Algorithm 5.1, mended, in three orders, and ours.
+"""The encoders for figures: Algorithm 5.1, mended, in several orders, and ours.
 
-"ours" is the publishers' encoder for each notification; "thorough" finds the fewest labels in more time.
+"steepest" is `virtual.steepest`. "ours" is the publishers' encoder for each notification; "thorough" finds
+the fewest labels in more time.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from ...routing.virtual import reference
 from ...routing.virtual.encoder import Encoder
 from ...routing.virtual.rules import RuleBase
 from ...routing.virtual.stacks import Encoding, Request
+from ...routing.virtual.steepest import SteepestEncoder
 from ...routing.virtual.thorough import ThoroughEncoder
 
 ORDERS = ("largest", "overlap", "gain")
-ENCODERS = (*ORDERS, "ours", "thorough")
+ENCODERS = (*ORDERS, "given", "steepest", "ours", "thorough")
 
 
 def encoder_of(name: str, network: Network, rules: RuleBase) -> Callable[[Request], Encoding]:
@@ -24,6 +26,8 @@ def encoder_of(name: str, network: Network, rules: RuleBase) -> Callable[[Reques
         return Encoder(network, rules).encode
     if name == "thorough":
         return ThoroughEncoder(network, rules).encode
-    if name not in ORDERS:
+    if name == "steepest":
+        return SteepestEncoder(network, rules).encode
+    if name not in (*ORDERS, "given"):
         raise RoutingError(f"no encoder {name!r}; there are {', '.join(ENCODERS)}")
     return lambda asked: reference.encode(network, rules, asked, order=name)

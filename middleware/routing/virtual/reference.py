@@ -2,7 +2,8 @@
 
 `printed=True` is the printed algorithm. Its line 8 counts an edge of a virtual tree once, although a chord,
 which has both ends on the delivery tree, sends copies from both: such stacks deliver twice. The mended form
-counts a stop for each end. Its `sort` is not defined there; this module offers plausible orders.
+counts a stop for each end. Its `sort` is not defined there; this module offers plausible orders. The text
+around it tries all that are left before each choice; that is the order "steepest".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .rules import RuleBase
 from .stacks import Encoding, Request, encoding
 
 ORDERS = ("largest", "smallest", "overlap", "gain", "given")
+STEEPEST = "steepest"
 
 # network, terminals, costs per edge -> edges as bits
 Steiner = Callable[[Network, list[int], list[int]], int]
@@ -37,20 +39,31 @@ def encode(
 ) -> Encoding:
     """Returns the thesis' encoding of a notification. Raises RoutingError if receivers cannot be reached."""
     terminals = [asked.start, *members(asked.receivers)]
-    edge_count = network.edge_count
-    delivery = steiner(network, terminals, [1] * edge_count)  # lines 2 and 3
+    delivery = steiner(network, terminals, [1] * network.edge_count)  # lines 2 and 3
     chosen: list[int] = []
     union, cost = 0, delivery.bit_count()
-    for number in sort(network, rules, asked, delivery, order):
-        tried = union | rules.trees[number]
-        costs = [0 if tried >> edge & 1 else 1 for edge in range(edge_count)]
+
+    def tried(number: int) -> tuple[int, int]:
+        """Returns the labels with one more tree, and the delivery tree for them (lines 5 to 9)."""
+        edges = union | rules.trees[number]
+        costs = [0 if edges >> edge & 1 else 1 for edge in range(network.edge_count)]
         tree = steiner(network, terminals, costs)
-        hops = (tree & ~tried).bit_count()
-        stops = count_stops(network, tried & ~tree & ~asked.access, tree, asked.start, printed=printed)
-        total = hops + stops + len(chosen) + 1
+        hops = (tree & ~edges).bit_count()
+        stops = count_stops(network, edges & ~tree & ~asked.access, tree, asked.start, printed=printed)
+        return hops + stops + len(chosen) + 1, tree
+
+    left = sorted(rules.trees) if order == STEEPEST else sort(network, rules, asked, delivery, order)
+    while left:
+        # in one given order the next tree is tried, else all, of which the first of the best is taken
+        found = {number: tried(number) for number in (left if order == STEEPEST else left[:1])}
+        number = min(found, key=lambda one: found[one][0])
+        total, tree = found[number]
+        left.remove(number)
         if total < cost:
             chosen.append(number)
-            delivery, union, cost = tree, tried, total
+            delivery, union, cost = tree, union | rules.trees[number], total
+        elif order == STEEPEST:
+            break
     return encoding(network, rules, asked, chosen, delivery, printed=printed)
 
 
@@ -83,4 +96,4 @@ def _key(network: Network, edges: int, asked: Request, initial: int, order: str)
         return overlap
     if order == "gain":
         return overlap - count_stops(network, edges & ~initial & ~asked.access, initial, asked.start)
-    raise RoutingError(f"no order {order!r}; there are {', '.join(ORDERS)}")
+    raise RoutingError(f"no order {order!r}; there are {', '.join((*ORDERS, STEEPEST))}")

@@ -40,7 +40,14 @@ from treecast.middleware.routing.virtual.reference import ORDERS
 from treecast.middleware.routing.virtual.stacks import request
 
 FIGURES = figures()
-ON_NETWORKS = ("thesis-fig6.9", "thesis-fig6.14", "thesis-fig6.15", "thesis-encoders", "thesis-printed")
+ON_NETWORKS = (
+    "thesis-fig6.9",
+    "thesis-fig6.14",
+    "thesis-fig6.15",
+    "thesis-encoders",
+    "thesis-labels",
+    "thesis-printed",
+)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from treecast.middleware.routing.virtual.stacks import (
     Request,
     request,
 )
+from treecast.middleware.routing.virtual.steepest import Bounds, SteepestEncoder, labels_of
 from treecast.middleware.routing.virtual.thorough import ThoroughEncoder
 from treecast.middleware.wire.label_stack import decode_labels, encode_labels
 
@@ -59,7 +60,8 @@ def delivered(
 
 
 def all_encodings(network: Network, rules: RuleBase, asked: Request) -> dict[str, Encoding]:
-    found = {order: reference.encode(network, rules, asked, order=order) for order in reference.ORDERS}
+    orders = (*reference.ORDERS, reference.STEEPEST)
+    found = {order: reference.encode(network, rules, asked, order=order) for order in orders}
     found["ours"] = Encoder(network, rules).encode(asked)
     found["thorough"] = ThoroughEncoder(network, rules).encode(asked)
     found["ours, wide"] = Encoder(network, rules, tried=20, starts=4, stretch=9).encode(asked)
@@ -84,10 +86,30 @@ def test_thorough_is_never_behind(network: Network, seed: int) -> None:
     rules, source, receivers, asked = drawn(network, Random(seed), 6)
     found = all_encodings(network, rules, asked)
     del found["ours, wide"]
-    best = min(one.label_count for name, one in found.items() if name not in ("smallest", "given"))
+    best = min(one.label_count for name, one in found.items() if name != "smallest")
     assert found["thorough"].label_count == best
     again = Encoder(network, rules).go_on(asked, list(found["overlap"].trees))
     assert delivered(network, rules, source, receivers, again) == []
+
+
+@settings(max_examples=120)
+@given(st.booleans().flatmap(lambda hosts: networks(14, hosts=hosts)), SEEDS, st.integers(0, 8))
+def test_the_bounded_search_is_the_steepest(network: Network, seed: int, limit: int) -> None:
+    rules, _, receivers, asked = drawn(network, Random(seed), limit)
+    found = SteepestEncoder(network, rules).encode(asked)
+    assert found == reference.encode(network, rules, asked, order="steepest")
+    bounds, union = Bounds(network, asked), 0
+    bounds.begin(0)
+    for edges in rules.trees.values():
+        union |= edges
+        costs = [0 if union >> edge & 1 else 1 for edge in range(network.edge_count)]
+        tree = steiner_tree(network, [asked.start, *receivers], "mehlhorn", costs)
+        stops = reference.count_stops(network, union & ~tree & ~asked.access, tree, asked.start)
+        labels = labels_of(network, asked, union, tree)
+        assert bounds.of(union) <= labels == (tree & ~union).bit_count() + stops
+        before = bounds.of(union)
+        bounds.begin(union)
+        assert bounds.of(union) == before
 
 
 @settings(max_examples=60)
