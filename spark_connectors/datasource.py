@@ -76,8 +76,9 @@ class TreecastDataSource(DataSource):
     def _written(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
         if overwrite:
             raise OptionError(
-                "topics are appended to: write with mode append or outputMode append; totals that change are "
-                "written with foreachBatch, queryName and batchId"
+                "topics are appended to: write with mode append or outputMode append. Of totals that change, "
+                "each batch is written in foreachBatch with queryName and batchId; the query itself may have "
+                "outputMode update or complete then"
             )
         options = parse_sink_options(dict(self.options), streaming=streaming)
         check_schema(schema, options.topic)

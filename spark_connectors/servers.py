@@ -14,9 +14,11 @@ class Servers(tuple[Address, ...]):
 
     @classmethod
     def parse(cls, text: str) -> Servers:
-        """Parses HOST:PORT, separated by commas. Raises OptionError with the reason."""
+        """Parses HOST:PORT, also as PLAINTEXT://HOST:PORT, separated by commas. Raises OptionError with the
+        reason.
+        """
         try:
-            found = cls(Address.parse(part) for part in text.split(",") if part.strip())
+            found = cls(Address.parse(_without_scheme(part)) for part in text.split(",") if part.strip())
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers: {error}") from None
         if not found:
@@ -25,6 +27,17 @@ class Servers(tuple[Address, ...]):
 
     def __str__(self) -> str:
         return ",".join(map(str, self))
+
+
+def _without_scheme(text: str) -> str:
+    """Returns an address without the listener's protocol that Kafka's clients accept before it."""
+    scheme, found, rest = text.strip().rpartition("://")
+    if found and scheme.upper() != "PLAINTEXT":
+        raise OptionError(
+            f"kafka.bootstrap.servers: {scheme}:// asks for TLS or SASL, which connections here do not have; "
+            "PLAINTEXT://HOST:PORT or HOST:PORT would do"
+        )
+    return rest
 
 
 def servers_of(option: str) -> Servers:

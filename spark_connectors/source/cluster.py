@@ -47,7 +47,7 @@ def resolve(cluster: Cluster, partitions: Iterable[Partition], bound: Bound, opt
         if offset is None and bound.strict_time:
             raise OptionError(
                 f"{option}: {partition} has no record at or after {times[partition]}; set "
-                "startingOffsetsByTimestampStrategy to latest to begin at its end"
+                f"{option}ByTimestampStrategy to latest to take its end"
             )
         wanted[partition] = LATEST if offset is None else offset
     return _numbers(cluster, wanted)

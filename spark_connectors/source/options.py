@@ -16,6 +16,7 @@ from treecast.middleware.filters.parse import parse
 from .. import kafka_options
 from ..errors import OptionError
 from .decoding import FAIL, FORMATS, MODES
+from .java_regex import python_regex
 from .offsets import EARLIEST, LATEST, MAX_OFFSET, Offsets, Partition, parse_assign, parse_offsets
 from .zones import zone_of
 
@@ -26,15 +27,35 @@ STRATEGIES = ("error", "latest")
 MAX_MS = 2**31 - 1  # of a time limit: about 24 days
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
-_STREAMING = ("maxOffsetsPerTrigger", "driverReadMaxRows")
-_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_STREAMING = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "driverReadMaxRows")
+_BATCH = (
+    *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    "endingOffsetsByTimestampStrategy",
+)
 _COMMON = (
-    *("minPartitions", "failOnDataLoss", "includeHeaders", "filter", "localDaemon", "readTimeoutMs"),
+    *(
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "failOnDataLoss",
+        "includeHeaders",
+        "filter",
+        "localDaemon",
+        "readTimeoutMs",
+    ),
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"),
     "startingOffsetsByTimestampStrategy",
     *("format", "schema", "layout", "mode", "timeZone"),
 )
-_KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON)
+# Options of the connector's Java consumers, which do not exist here: they are checked and change nothing.
+_IDLE = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+_KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON, *_IDLE)
+MAX_DELAY_S = 15 * 60.0  # the connector's default of maxTriggerDelay
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Bound(Struct, frozen=True):
@@ -88,6 +109,9 @@ class SourceOptions(Struct, frozen=True):
     time_zone: str = ""  # of timestamps without one; empty: the session's
     driver_rows: int = 0  # a micro-batch of at most this many rows is read beside the driver
     without_effect: tuple[str, ...] = ()  # options that were given and change nothing
+    min_rows: int = 0  # a trigger waits for this many offsets, at most `max_delay` seconds
+    max_delay: float = MAX_DELAY_S
+    most_per_task: int = 0  # no task gets more offsets; 0: no limit
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -112,10 +136,22 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         time_zone=given.take("timeZone", _zone, ""),
         driver_rows=given.take("driverReadMaxRows", _count, 0),
         without_effect=given.without_effect,
+        min_rows=given.take("minOffsetsPerTrigger", _positive, 0),
+        max_delay=given.take("maxTriggerDelay", _duration, MAX_DELAY_S),
+        most_per_task=given.take("maxRecordsPerPartition", _positive, 0),
     )
     _check_decoding(given, read)
     if streaming and (read.ending.offsets or read.ending.everywhere != LATEST):
         raise OptionError("a stream has no endingOffsets; a batch has, with spark.read")
+    if read.max_rows is not None and read.min_rows > read.max_rows:
+        raise OptionError(
+            f"minOffsetsPerTrigger {read.min_rows} is above maxOffsetsPerTrigger {read.max_rows}: no trigger "
+            "could have both"
+        )
+    if given.has("maxTriggerDelay") and not read.min_rows:
+        raise OptionError(
+            "maxTriggerDelay goes with minOffsetsPerTrigger: it is how long a trigger waits for it"
+        )
     return read
 
 
@@ -135,7 +171,7 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        self.without_effect = tuple(kafka_options.check(kafka_options.SOURCE, options))
+        self.without_effect = (*kafka_options.check(kafka_options.SOURCE, options), *self._idle(options))
         known = {name.lower(): name for name in _KNOWN}
         for name in options:
             lowered = name.lower()
@@ -151,6 +187,15 @@ class _Given:
             if name.lower() in self._values:
                 kind = "batch" if streaming else "streaming"
                 raise OptionError(f"{name} is an option of {kind} reads only")
+
+    def _idle(self, options: Mapping[str, str]) -> list[str]:
+        """Returns the given options of `_IDLE`, as they are written. Raises OptionError for no number."""
+        idle = {name.lower(): name for name in _IDLE}
+        found = [name for name in options if name.lower() in idle]
+        for name in found:
+            if idle[name.lower()] != "groupIdPrefix":
+                _count(name, options[name].strip())
+        return found
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values
@@ -175,20 +220,22 @@ def _subscription(given: _Given) -> Subscription:
                 raise OptionError("subscribe names no topic; it is a list such as orders,payments")
             return Subscription(topics=topics)
         case "subscribePattern":
-            try:
-                re.compile(text)
-            except re.error as error:
-                raise OptionError(f"subscribePattern is no regular expression: {error}") from None
             if not text:
                 raise OptionError("subscribePattern is empty; orders-.* would be one")
-            return Subscription(pattern=text)
+            try:
+                pattern = python_regex(text)
+                re.compile(pattern)
+            except (re.error, ValueError) as error:
+                raise OptionError(f"subscribePattern is no regular expression: {error}") from None
+            return Subscription(pattern=pattern)
     return Subscription(partitions=parse_assign(text))
 
 
 def _bound(given: _Given, which: str, default: int) -> Bound:
     """Returns the bound by time if a time is given, as it is more specific; else by offsets."""
-    strategy = given.take(f"{which}OffsetsByTimestampStrategy", _one_of(STRATEGIES), STRATEGIES[0])
-    strict = strategy == "error" and which == "starting"
+    usual = "error" if which == "starting" else "latest"
+    strategy = given.take(f"{which}OffsetsByTimestampStrategy", _one_of(STRATEGIES), usual)
+    strict = strategy == "error"
     if given.has(f"{which}Timestamp"):
         time = given.take(f"{which}Timestamp", _natural, 0)
         return Bound(everywhere=default, time=time, strict_time=strict)
@@ -241,6 +288,15 @@ def _milliseconds(name: str, text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= MAX_MS:
         raise OptionError(f"{name} is a whole number from 1 to {MAX_MS}, not {text!r}")
     return int(text)
+
+
+def _duration(name: str, text: str) -> float:
+    """Returns seconds of a time such as `15m`, as Spark writes it; a number alone is milliseconds."""
+    found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", text.lower())
+    unit = (found[2] or "ms") if found else ""
+    if found is None or unit not in _UNITS_S:
+        raise OptionError(f"{name} is a time such as 15m, 30s or 500ms, not {text!r}")
+    return int(found[1]) * _UNITS_S[unit]
 
 
 def _natural(name: str, text: str) -> int:

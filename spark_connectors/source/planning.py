@@ -147,6 +147,31 @@ def loss_text(losses: list[str]) -> str:
     )
 
 
+def delayed(
+    start: Mapping[Partition, int], latest: Mapping[Partition, int], min_rows: int, waited: float, most: float
+) -> bool:
+    """Returns whether a trigger waits for more: fewer than `min_rows` new offsets, and less than `most`
+    seconds since the last one that did not wait.
+    """
+    new = sum(max(0, until - start.get(part, 0)) for part, until in latest.items())
+    return new < min_rows and waited < most
+
+
+def at_most(whole: list[Range], most: int) -> list[Range]:
+    """Returns ranges of at most `most` offsets each, cut evenly; 0: as they are."""
+    if not most:
+        return whole
+    found: list[Range] = []
+    for part in whole:
+        found += _cut(part, -(-len(part) // most))
+    return found
+
+
+def _cut(part: Range, pieces: int) -> list[Range]:
+    bounds = [part.first + len(part) * number // pieces for number in range(pieces + 1)]
+    return [Range(part.partition, first, until) for first, until in pairwise(bounds)]
+
+
 def split(whole: list[Range], min_partitions: int) -> list[Range]:
     """Returns at least `min_partitions` ranges if there are enough offsets, by cutting large ones."""
     total = sum(len(part) for part in whole)
@@ -154,7 +179,5 @@ def split(whole: list[Range], min_partitions: int) -> list[Range]:
         return whole
     found: list[Range] = []
     for part in whole:
-        pieces = min(len(part), max(1, -(-min_partitions * len(part) // total)))
-        bounds = [part.first + len(part) * number // pieces for number in range(pieces + 1)]
-        found += [Range(part.partition, first, until) for first, until in pairwise(bounds)]
+        found += _cut(part, min(len(part), max(1, -(-min_partitions * len(part) // total))))
     return found

@@ -42,9 +42,11 @@ from .options import SourceOptions
 from .planning import (
     Range,
     anew_text,
+    at_most,
     begun_again,
     begun_again_unknown,
     cut_back,
+    delayed,
     limited,
     loss_text,
     ranges,
@@ -134,7 +136,7 @@ class _Reading(Sent):
             self._cluster_id = links.cluster_id_of(servers)
         return [
             RangePartition(part, str(servers), self._cluster_id, end.ids.get(part.partition.topic, ""))
-            for part in split(parts, self.options.min_partitions)
+            for part in split(at_most(parts, self.options.most_per_task), self.options.min_partitions)
         ]
 
     def _ranges(self, start: Place, end: Place, known: Offsets) -> list[Range]:
@@ -276,6 +278,7 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
         self._end: Place | None = None  # of Trigger.AvailableNow: the ends when it started
         self._known: Place | None = None  # the findings of the last trigger
         self._absent: Set[Partition] = frozenset()  # partitions that were read and are not there
+        self._triggered: float | None = None  # when a trigger last did not wait for minOffsetsPerTrigger
 
     def initialOffset(self) -> dict[str, Any]:
         reading = self._reading
@@ -297,10 +300,27 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
         latest = self._with_absent(from_json(start), latest)
         begun = reading.same_topics(from_json(start), latest).offsets
         ends = self._not_back(begun, latest.offsets)
+        if self._waits(begun, ends):
+            return dict(start)
         if isinstance(limit, ReadMaxRows):
             new = reading.cluster().earliest(set(ends) - set(begun))
             ends = limited(begun | new, ends, limit.max_rows)
         return to_json(Place(ends, latest.ids))
+
+    def _waits(self, begun: Offsets, ends: Offsets) -> bool:
+        """Returns whether this trigger has to wait for `minOffsetsPerTrigger`. The first one and those of
+        Trigger.AvailableNow do not, as in Spark's Kafka source.
+        """
+        options, now = self._reading.options, time.monotonic()
+        if not options.min_rows or self._end is not None:
+            return False
+        new = self._reading.cluster().earliest(set(ends) - set(begun))
+        if self._triggered is not None and delayed(
+            begun | new, ends, options.min_rows, now - self._triggered, options.max_delay
+        ):
+            return True
+        self._triggered = now
+        return False
 
     def _with_absent(self, begun: Place, latest: Place) -> Place:
         """Returns `latest` with the query's position in partitions that are not in it: one answer without a

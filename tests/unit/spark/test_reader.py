@@ -90,6 +90,34 @@ def test_a_topic_that_one_answer_lacks_is_read_on_where_it_was() -> None:
         topics.ends[T0] = 20
 
 
+def test_a_trigger_waits_for_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("treecast.spark_connectors.source.reader.time.monotonic", lambda: now[0])
+    topics = Topics({T0: 5})
+    query = Query(topics, minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    assert query.trigger() == [("t", 0, 0, 5)], "the first one does not wait"
+    topics.ends |= {T0: 9, T1: 5}
+    now[0] += 59
+    before = query.at
+    assert query.trigger() == []
+    assert query.at == before, "so Spark makes no batch"
+    topics.ends[T1] = 6
+    assert query.trigger() == [("t", 0, 5, 9), ("t", 1, 0, 6)]
+    topics.ends[T0] = 10
+    now[0] += 59
+    assert query.trigger() == []
+    now[0] += 1
+    assert query.trigger() == [("t", 0, 9, 10)], "it has waited for long enough"
+    topics.ends[T0] = 11
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.trigger() == [("t", 0, 10, 11)], "what is available now is read"
+
+
+def test_tasks_get_no_more_than_they_may() -> None:
+    query = Query(Topics({T0: 7}), maxRecordsPerPartition="3")
+    assert query.trigger() == [("t", 0, 0, 2), ("t", 0, 2, 4), ("t", 0, 4, 7)]
+
+
 def test_a_topic_that_stays_away_keeps_its_position(caplog: pytest.LogCaptureFixture) -> None:
     topics = Topics({T0: 20})
     query = Query(topics, failOnDataLoss="false")
