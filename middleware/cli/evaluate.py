@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,6 +111,8 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
         raise CommandError(f"--encoder {options.encoder}: expected {', '.join(ENCODERS)}")
     if resume and out is None:
         raise CommandError("--resume needs the folder of the run to continue: --out DIR")
+    if out is not None:
+        _tell_of_pictures(known[name].name)
     rows_file = out / f"{name}.rows.jsonl" if out is not None else None
     try:
         return run(known[name], options, rows_file=rows_file, resume=resume)
@@ -122,6 +126,16 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
         raise CommandError(
             f"{error}; --topology-dir DIR names a folder of .graph or .graphml files"
         ) from error
+
+
+def _tell_of_pictures(name: str) -> None:
+    """Prints what to install for pictures if they cannot be drawn, before a run that may take long."""
+    if find_spec("matplotlib") is None:
+        print(
+            "no pictures: matplotlib is not installed. `pip install 'treecast[bench]'`, then `treecast eval "
+            f"{name}` with the same options and --resume draws them from the rows of this run",
+            file=sys.stderr,
+        )
 
 
 def _show(result: Result, out: Path | None, json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,20 @@ def test_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert run(["eval", *wrong]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_eval_says_what_pictures_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["eval", "thesis-fig4.8", "--runs", "1", "--jobs", "1", "--json", "--out", str(tmp_path)]
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "matplotlib", None)
+        assert run(arguments) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["name"] == "thesis-fig4.8"
+    assert "matplotlib is not installed. `pip install 'treecast[bench]'`" in printed.err
+    assert not list(tmp_path.glob("*.svg"))
+    assert run([*arguments, "--resume"]) == 0
+    assert "matplotlib" not in capsys.readouterr().err
+    assert list(tmp_path.glob("*.svg"))
