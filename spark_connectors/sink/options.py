@@ -22,7 +22,7 @@ _KNOWN = (
     *("topic", "queryName", "batchId", "delivery", "repeatedBatch"),
     *("stagingLeaseMs", "writeTimeoutMs", "localDaemon"),
 )
-_IDLE = ("includeheaders",)  # a column `headers` is always written, as by Spark's own sink
+_IDLE = ("includeHeaders",)  # a column `headers` is always written, as by Spark's own sink
 _SPARKS = ("path", "checkpointlocation", "queryname")  # Spark hands them on
 
 
@@ -48,7 +48,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
     for name in options:
         _check_name(name)
     idle = kafka_options.check(kafka_options.SINK, options)
-    idle += [name for name in options if name.lower() in _IDLE]
+    idle += [name for name in _IDLE if name.lower() in given]
     read = SinkOptions(
         bootstrap=given.get("kafka.bootstrap.servers", ""),
         topic=given.get("topic", ""),
@@ -77,7 +77,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
 
 def _check_name(name: str) -> None:
     lowered = name.lower()
-    if lowered in (*_SPARKS, *_IDLE) or lowered.startswith(kafka_options.PREFIX):
+    if lowered in (*_SPARKS, *map(str.lower, _IDLE)) or lowered.startswith(kafka_options.PREFIX):
         return
     known = {word.lower(): word for word in _KNOWN}
     if lowered in known:

@@ -189,13 +189,14 @@ class _Given:
                 raise OptionError(f"{name} is an option of {kind} reads only")
 
     def _idle(self, options: Mapping[str, str]) -> list[str]:
-        """Returns the given options of `_IDLE`, as they are written. Raises OptionError for no number."""
-        idle = {name.lower(): name for name in _IDLE}
-        found = [name for name in options if name.lower() in idle]
-        for name in found:
-            if idle[name.lower()] != "groupIdPrefix":
-                _count(name, options[name].strip())
-        return found
+        """Returns the given options of `_IDLE` by these names, as Spark hands them on in lower case. Raises
+        OptionError for no number.
+        """
+        found = {name: options[given] for given in options for name in _IDLE if name.lower() == given.lower()}
+        for name, value in found.items():
+            if name != "groupIdPrefix":
+                _count(name, value.strip())
+        return list(found)
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values

@@ -30,12 +30,12 @@ def stream(**given: str) -> SourceOptions:
         ("groupIdPrefix", "team-a"),
         ("kafkaConsumer.pollTimeoutMs", "512"),
         ("fetchOffset.numRetries", "3"),
-        ("FETCHOFFSET.retryIntervalMs", "10"),
+        ("fetchOffset.retryIntervalMs", "10"),
     ],
 )
 def test_harmless(name: str, value: str) -> None:
     for streaming in (True, False):
-        read = parse_options({"subscribe": "t", name: value}, streaming=streaming)
+        read = parse_options({"subscribe": "t", name.lower(): value}, streaming=streaming)
         assert read.without_effect == (name,)
     if value.isdecimal():
         with pytest.raises(OptionError, match=f"{re.escape(name)} is a whole number, not 'soon'"):
@@ -43,7 +43,7 @@ def test_harmless(name: str, value: str) -> None:
 
 
 def test_headers_are_always_written() -> None:
-    given = {"topic": "t", "includeHeaders": "true"}
+    given = {"topic": "t", "includeheaders": "true"}
     assert parse_sink(given, streaming=True).without_effect == ("includeHeaders",)
 
 
