@@ -115,14 +115,19 @@ class Origin:
         *,
         after: tuple[After, ...] = (),
         expires: float = NEVER,
+        content: bytes = b"",
+        hosts: frozenset[int] | None = None,
     ) -> int | None:
         """Returns the message's sequence; None if too much waits to be sent. Only for a log of the fabric's
         own.
 
-        `expires` is a time of the fabric's clock. Messages published in one turn of the event loop are sent
+        `expires` is a time of the fabric's clock. `content`: the message's content header. `hosts`: the
+        receivers that it is for (None: all); to others it counts as filtered. Messages published in one turn of the event loop are sent
         together, except for the first. Raises ValueError as `Sender.publish` does.
         """
-        sequence = self._sender.publish(payload, records, self.fabric.now(), after=after, expires=expires)
+        sequence = self._sender.publish(
+            payload, records, self.fabric.now(), after=after, expires=expires, content=content, hosts=hosts
+        )
         self.fabric.send_new(self)
         return sequence
 

@@ -430,9 +430,12 @@ def control(kind: Kind, origin: int, stream: int, epoch: int, sender: int, paylo
 
 
 class Message:
-    """A unit of a stream: `records` records from `sequence` on, opaque here. Immutable by convention."""
+    """A unit of a stream: `records` records from `sequence` on, opaque here. Immutable by convention.
 
-    __slots__ = ("after", "content", "end", "payload", "records", "sequence")
+    `hosts`: the receivers that it is for, known at its origin alone; None: all of the stream.
+    """
+
+    __slots__ = ("after", "content", "end", "hosts", "payload", "records", "sequence")
 
     def __init__(
         self,
@@ -441,16 +444,22 @@ class Message:
         payload: bytes,
         after: tuple[After, ...] = (),
         content: bytes = b"",
+        hosts: frozenset[int] | None = None,
     ) -> None:
         self.sequence = sequence
         self.records = records
         self.end = sequence + records
+        self.hosts = hosts
         self.payload = payload
         self.after = after
         self.content = content
 
+    def is_for(self, host: int) -> bool:
+        """Whether this receiver of the stream gets it; others are told that it was filtered."""
+        return self.hosts is None or host in self.hosts
+
     def fields(self) -> tuple[object, ...]:
-        """The fields in the order of the constructor."""
+        """The fields that segments carry, in the order of the constructor."""
         return (self.sequence, self.records, self.payload, self.after, self.content)
 
     def __eq__(self, other: object) -> bool:

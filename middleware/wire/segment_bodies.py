@@ -64,6 +64,7 @@ class Expiry(enum.IntEnum):
     FORGOTTEN = 6  # the host joined again without knowing its position
     COMPACTED = 7  # later records with the same keys replaced them in the origin's log
     UNSENDABLE = 8  # the message is too large to be cut into segments of the origin's path
+    FILTERED = 9  # no filter of the host passes them: they count as filtered, not as expired
 
 
 class Rejection(enum.IntEnum):

@@ -65,6 +65,7 @@ class Live:
         "bytes",
         "edge",
         "messages",
+        "partial",
         "sent_parts",
         "setter",
     )
@@ -85,6 +86,7 @@ class Live:
         self.bytes = 0  # of these messages, each counted once
         self.sent_parts = 0  # of the message at `edge`, which was not sent completely yet
         self._marks = [(now, 0), (now, 0)]  # (time, bytes) at two earlier times, for the rate
+        self.partial = False  # some messages were not for all receivers
         self.setter: Peer | None = None  # the receiver with the smallest window
         self._log = log
         self._outlet = outlet
@@ -189,7 +191,7 @@ class Live:
         self._flight = Flight(self.edge, now)
         for peer in self._peers:
             if peer.live:
-                peer.arrived = 0
+                peer.arrived = peer.addressed = 0
                 self._bound(peer)
         self._recount()
 
@@ -213,7 +215,7 @@ class Live:
 
     def begins(self, peer: Peer) -> None:
         """Makes the receiver live from here on. Data already in flight is not for it."""
-        peer.arrived = self._flight.total
+        peer.arrived = peer.addressed = self._flight.total
         self._bound(peer)
         peer.waited = 0.0
         self._recount()
@@ -245,6 +247,8 @@ class Live:
                 took = peer.took(took, sent_at, self._turn.stood)
                 peer.pace.progress(arrived, took, now, used=used)
             peer.arrived = place
+        if self.partial and peer.arrived >= peer.addressed:
+            peer.arrived = flight.total  # nothing that follows is for it
         self._bound(peer)
         if self.setter is peer or self.setter is None or peer.limit < self._limit:
             self._recount()
@@ -459,7 +463,25 @@ class Live:
         if left is None:
             self._over(message)
         self._count(one.size or 1, now)
+        self._address(message)
         return left is None
+
+    def _address(self, message: Message) -> None:
+        """Notes for whom what was just sent is in flight, once some messages are not for all."""
+        if message.hosts is None and not self.partial:
+            return
+        total = self._flight.total
+        if not self.partial:  # all before it was for all
+            self.partial = True
+            for peer in self._peers:
+                peer.addressed = max(peer.addressed, self._flight.place(message.sequence))
+        for peer in self._peers:
+            if message.is_for(peer.host):
+                peer.addressed = total
+            elif peer.live and peer.arrived >= peer.addressed:
+                peer.arrived = total
+                self._bound(peer)
+        self._recount()
 
     def _over(self, message: Message) -> None:
         """Moves the edge past a completely sent message."""
@@ -502,6 +524,7 @@ class Live:
         self._turn.live -= size
         if self._bucket.limits:
             self._bucket.spend(size)
+        self._address(message)
         return message
 
     def missed(self, host: int) -> OutgoingMessage | None:

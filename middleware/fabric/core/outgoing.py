@@ -30,10 +30,11 @@ PURPOSES: Final = tuple([name.lower() for name in NAMES])
 class Outgoing:
     """Segments to send to one host, or to all live receivers (`to` is None)."""
 
-    __slots__ = ("count", "kind", "purpose", "size", "to")
+    __slots__ = ("count", "hosts", "kind", "purpose", "size", "to")
 
     def __init__(self, to: int | None, kind: Kind, count: int, size: int) -> None:
         self.to = to
+        self.hosts: frozenset[int] | None = None  # with `to` None: those of the live receivers; None: all
         self.kind = kind
         self.purpose: str = PURPOSES[int(kind)]  # counted under this name
         self.count = count  # segments
@@ -79,6 +80,7 @@ class OutgoingMessage(Outgoing):
         numbers = numbers_of(message, mtu, only)
         super().__init__(to, kind, len(numbers), _size_of(message, mtu, numbers))
         self.message = message
+        self.hosts = message.hosts
         self.mtu = mtu
         self.key = key
         self.sender = sender

@@ -58,6 +58,8 @@ class Outlet:
 
     def skip(self, skipped: list[Skipped], to: int | None) -> None:
         """Queues skips that tell receivers these ranges will not come."""
+        if len(skipped) > 1:
+            skipped = _joined(skipped)
         for at in range(0, len(skipped), MAX_SKIPS):
             self.queue(Kind.SKIP, Skip(tuple(skipped[at : at + MAX_SKIPS])).encode(), to)
 
@@ -67,11 +69,13 @@ class Outlet:
             out.extend(self.control)
             self.control.clear()
 
-    def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
+    def entries(self, first: int, end: int, to: int | None = None) -> Iterator[Message | Skipped]:
         """Yields the log's entries. A message that cannot be cut becomes a skip; otherwise it would block
-        forever."""
+        forever. So does one that is not for the host `to`."""
         for found in self._log.entries(first, end):
-            if isinstance(found, Message) and not can_be_cut(found, self.mtu):
+            if isinstance(found, Message) and to is not None and not found.is_for(to):
+                yield Skipped(found.sequence, found.end, Expiry.FILTERED)
+            elif isinstance(found, Message) and not can_be_cut(found, self.mtu):
                 yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)
             else:
                 yield found
@@ -89,3 +93,15 @@ class Outlet:
             if len(self._parts) > _REMEMBERED:
                 del self._parts[next(iter(self._parts))]
         return OutgoingMessage(message, self.mtu, self._key, self._key[0], kind, only, to)
+
+
+def _joined(skipped: list[Skipped]) -> list[Skipped]:
+    """Makes adjacent ranges with the same reason one."""
+    found: list[Skipped] = []
+    for one in skipped:
+        last = found[-1] if found else None
+        if last is not None and last.end == one.first and last.reason is one.reason:
+            found[-1] = Skipped(last.first, one.end, one.reason)
+        else:
+            found.append(one)
+    return found

@@ -33,6 +33,7 @@ class Peer:
     __slots__ = (
         "_settings",
         "again",
+        "addressed",
         "ahead",
         "announce_at",
         "arrived",
@@ -106,6 +107,7 @@ class Peer:
             settings.live_first, settings.live_least, settings.live_window, settings.live_delay, way
         )
         self.arrived = 0  # place of the farthest arrival (`live`)
+        self.addressed = 0  # place after the last live message that was for it, if not all are for all
         self.limit = 0  # live data may be sent up to this place
         self.waited = 0.0  # share of the time that others, which can take more, waited for it alone
         self.doubted = False  # what its carrier sends may not arrive at it

@@ -370,6 +370,9 @@ class Outcomes:
         return verdict is None
 
     def expire(self, records: int, reason: Expiry) -> None:
+        if reason is Expiry.FILTERED:
+            self._filtered += records
+            return
         self._expired[reason] = self._expired.get(reason, 0) + records
 
     def reject(self, records: int, reason: Rejection) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, size_for
-from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
+from treecast.middleware.wire.segment_bodies import Expiry, Heartbeat, Nak, Skipped
 
 from .asking import Nearest
 from .counters import Refused, StreamCounters
@@ -27,12 +27,14 @@ from .vain import PARTS
 _TRIES: Final = 2  # holders that deliver nothing
 # A nak is one small segment, and its gaps may be of any length: this bounds what one can cost.
 _REPAIRS_PER_NAK: Final = 256  # messages
+_FILTERED_PER_NAK: Final = 16_384  # messages that are not for the host: only looked at
 _OF_LOG: Final = 1 / 4  # for a bounded log: share that a receiver out of the group may lack
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
 # paths.
 _LIVE: Final = PeerState.LIVE
 _CATCHING_UP: Final = PeerState.CATCHING_UP
+_FILTERED: Final = Expiry.FILTERED
 
 
 class Resending:
@@ -108,7 +110,7 @@ class Resending:
         if not peer.vain.may_try(now):
             return
         part = peer.vain.part
-        for found in self._outlet.entries(peer.next, peer.next + 1):
+        for found in self._outlet.entries(peer.next, peer.next + 1, peer.host):
             self._tried(peer, peer.next, -1, now)
             if isinstance(found, Message):
                 out.append(self._outlet.message(found, peer.host, Kind.REPLAY, (part, part + PARTS)))
@@ -138,6 +140,7 @@ class Resending:
         """Takes the requests of a nak that may be answered now. Returns whether the receiver's first
         missing message is among them."""
         left = _REPAIRS_PER_NAK
+        looks = _FILTERED_PER_NAK
         skipped: list[Skipped] = []
         first = False
         round_trip = nak.round_trip / 1e6
@@ -147,7 +150,11 @@ class Resending:
         edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
             asked = (gap.part, gap.part + gap.parts) if gap.parts else None
-            for found in self._outlet.entries(gap.first, min(gap.end, edge)):
+            for found in self._outlet.entries(gap.first, min(gap.end, edge), peer.host):
+                if looks > 0 and isinstance(found, Skipped) and found.reason is _FILTERED:
+                    looks -= 1
+                    skipped.append(found)
+                    continue
                 if left <= 0 or (peer.state is _LIVE and not peer.may_ask(round_trip, now)):
                     self._counters.refuse(Refused.TOO_MANY)
                     break
@@ -328,6 +335,8 @@ class Resending:
         picks the nearest one with the fewest replays. None is farther than this host, and only a nearer one
         is picked if such a one is in front."""
         most, lacks = self._settings.replay_by_holders, self._weight.size_of(self._live.edge - peer.sent)
+        if self._live.partial:
+            return  # another receiver may hold other messages
         apart = self._apart(peer, self._outlet.origin)
         if peer.unhelped >= _TRIES or not most or lacks < (self._least_near if apart else most):
             return
@@ -480,7 +489,7 @@ class Resending:
             self._tried(peer, peer.next, -1, now)
             if peer.vain.hopeless:
                 return
-        for found in self._outlet.entries(peer.sent, self._live.edge):
+        for found in self._outlet.entries(peer.sent, self._live.edge, peer.host):
             peer.sent = found.end
             if isinstance(found, Skipped):
                 skipped.append(found)
@@ -505,7 +514,7 @@ class Resending:
         # A try counts as failed only if the receiver has reported since: it may be away.
         if peer.heard > peer.vain.at:
             self._tried(peer, peer.next, -1, now)
-        for found in self._outlet.entries(peer.next, peer.next + 1):
+        for found in self._outlet.entries(peer.next, peer.next + 1, peer.host):
             peer.probed = found.end
             if isinstance(found, Message):
                 self._later(peer.again, self._outlet.message(found, peer.host, Kind.REPLAY))

@@ -146,9 +146,12 @@ class Sender:
         *,
         after: tuple[After, ...] = (),
         expires: float = NEVER,
+        content: bytes = b"",
+        hosts: frozenset[int] | None = None,
     ) -> int | None:
         """Returns the sequence of the message, or None if too much waits to be sent.
 
+        `content`: its content header. `hosts`: the receivers that it is for; None: all.
         Raises ValueError if it is too large to be cut, the stream is closed, or its log grows by itself.
         """
         if self._own is None:
@@ -159,8 +162,8 @@ class Sender:
         if unsent >= self._settings.unsent_bytes and not self.has_room:
             self.wanting = True
             return None
-        message = Message(self.log.end, records, payload, after)
-        if after or len(payload) > self._part_size:
+        message = Message(self.log.end, records, payload, after, content, hosts)
+        if after or content or len(payload) > self._part_size:
             parts_of(message, self.mtu)  # raises
         self._own.append(message, now, expires)
         # Its time to live may end before anything else is due.

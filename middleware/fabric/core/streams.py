@@ -462,13 +462,19 @@ class Streams:
         """Lays out segments by target; each target gets all of its segments in order."""
         by_host: dict[int, Shipment] = {}
         shared = self._targets_of_all(served, by_host)
+        some: list[Shipment] = []  # by the carrier, for some of its hosts
         count = served.sender.counters.ship
         for one in out:
             encoded = one.encode(self._keys)
             size = sum([len(datagram) for datagram in encoded])
             if one.to is None:
-                self._count_shared(served, one, shared)
-                for shipment in shared:
+                targets = shared
+                if one.hosts is not None:
+                    targets = self._targets_of_all(served, by_host, one.hosts)
+                    some.extend([shipment for shipment in targets if shipment.carrier != UNICAST])
+                else:
+                    self._count_shared(served, one, shared)
+                for shipment in targets:
                     shipment.datagrams.extend(encoded)
                     count(shipment.carrier, one.purpose, len(encoded), size)
                 continue
@@ -477,7 +483,8 @@ class Streams:
                 own = by_host[one.to] = Shipment([one.to])
             own.datagrams.extend(encoded)
             count(UNICAST, one.purpose, len(encoded), size)
-        shipments.extend([one for one in shared if one.carrier != UNICAST])
+        shipments.extend(some)  # before heartbeats, which tell of it
+        shipments.extend([one for one in shared if one.carrier != UNICAST and one.datagrams])
         shipments.extend(by_host.values())
 
     def _lay_out_alone(self, served: Served, message: Message, shipments: list[Shipment]) -> None:
@@ -489,6 +496,10 @@ class Streams:
             size += len(datagram)
         if served.carrier == UNICAST:
             hosts = sender.peers.live
+            if message.hosts is not None:
+                hosts = [host for host in hosts if host in message.hosts]
+                if not hosts:
+                    return
             shipment = Shipment(hosts)
             shipment.datagrams = encoded
             shipments.append(shipment)
@@ -497,11 +508,12 @@ class Streams:
             served.data.packets += len(encoded) * len(hosts)
             served.data.size += size * len(hosts)
             return
-        for shipment in self._targets_of_all(served, {}):
+        for shipment in self._targets_of_all(served, {}, message.hosts):
             shipment.datagrams = encoded
             sender.counters.ship(shipment.carrier, DATA, len(encoded), size)
             shipments.append(shipment)
-            if shipment.carrier != UNICAST and sender.sightings is not None:
+            # One that is not for all proves nothing at the others.
+            if shipment.carrier != UNICAST and message.hosts is None and sender.sightings is not None:
                 sender.sightings.sent += len(encoded)
 
     def _count_shared(self, served: Served, one: Outgoing, shared: list[Shipment]) -> None:
@@ -510,14 +522,20 @@ class Streams:
         if sightings is not None and one.kind in _SHARED and shared and shared[-1].carrier != UNICAST:
             sightings.sent += one.count
 
-    def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
+    def _targets_of_all(
+        self, served: Served, by_host: dict[int, Shipment], hosts: frozenset[int] | None = None
+    ) -> list[Shipment]:
         """The targets of live data: the carrier once for the hosts it reaches, and each other host by
-        unicast."""
+        unicast. `hosts`: those that it is for; None: all."""
         shared: list[Shipment] = []
         together: Shipment | None = None
         for host in served.sender.peers.live:
+            if hosts is not None and host not in hosts:
+                continue
             if served.carrier == UNICAST or host not in served.confirmed:
-                shipment = by_host[host] = Shipment([host])
+                shipment = by_host.get(host)
+                if shipment is None:
+                    shipment = by_host[host] = Shipment([host])
                 shared.append(shipment)
             elif together is None:
                 together = Shipment([host], served.carrier, served.group)
