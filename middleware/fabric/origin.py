@@ -67,6 +67,7 @@ class Origin:
         self.on_room: Callable[[], None] | None = None  # called when `publish` accepts messages again
         self.served = served  # for the fabric, and for tests
         self.fabric = fabric
+        self.by_content = False  # its messages have content headers, and each is for some of its hosts
         self._sender = served.sender
 
     @property
@@ -122,8 +123,8 @@ class Origin:
         own.
 
         `expires` is a time of the fabric's clock. `content`: the message's content header. `hosts`: the
-        receivers that it is for (None: all); to others it counts as filtered. Messages published in one turn of the event loop are sent
-        together, except for the first. Raises ValueError as `Sender.publish` does.
+        receivers that it is for (None: all); to others it counts as filtered. Messages published in one turn
+        of the event loop are sent together, except for the first. Raises ValueError as `Sender.publish` does.
         """
         sequence = self._sender.publish(
             payload, records, self.fabric.now(), after=after, expires=expires, content=content, hosts=hosts

@@ -139,7 +139,9 @@ class CarrierChoice:
 
         `groups`: whether they may take state in the network.
         """
-        return self._fabric.carriers.pick(hosts, _longest(streams), self._settings.hosts if groups else 0)
+        by_content = any(stream.origin.by_content for stream in streams)
+        enough = self._settings.hosts if groups else 0
+        return self._fabric.carriers.pick(hosts, _longest(streams), enough, by_content=by_content)
 
     def _has_room(self, levels: Levels) -> bool:
         """Whether the group of `levels` is among the first `eager` ones, which need no rate."""
@@ -291,7 +293,9 @@ class CarrierChoice:
             refusals = [f"{one.name}: {one.refusal}" for one in self._fabric.carriers if one.refusal]
             return "; ".join(refusals) or "no other carrier is in use here"
         room = self._has_room(stream.levels)
-        reasons = self._fabric.carriers.why_none(hosts, _longest([stream]), settings.hosts if room else 0)
+        reasons = self._fabric.carriers.why_none(
+            hosts, _longest([stream]), settings.hosts if room else 0, by_content=stream.origin.by_content
+        )
         if not reasons:
             return "a carrier is being chosen"
         text = "; ".join([f"{name}: {reason}" for name, reason in reasons.items()])

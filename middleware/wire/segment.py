@@ -395,6 +395,15 @@ def _open(
     return found
 
 
+def content_of(datagram: bytes) -> bytes:
+    """Returns the content header of an encoded segment; empty if it has none."""
+    words, afters, flags = datagram[34], datagram[35], datagram[1]
+    if not words:
+        return b""
+    start = HEADER_SIZE + (NONCE_SIZE if flags & _SEALED else TAG_SIZE if flags else 0) + AFTER_SIZE * afters
+    return datagram[start : start + 4 * words]
+
+
 def _contradiction(
     kind: int, sequence: int, records: int, number: int, total: int, afters: int
 ) -> SegmentFault | None:

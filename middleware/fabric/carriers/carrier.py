@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 from treecast.middleware.fabric.sockets.udp import SocketAddress
+from treecast.middleware.wire.content import Layout
 from treecast.middleware.wire.segment import StreamKey
 
 if TYPE_CHECKING:
@@ -187,6 +188,16 @@ class AdvisingCarrier(Carrier, Protocol):
     @property
     def advice(self) -> str:
         """The likely cause and the next step, as a clause."""
+
+
+@runtime_checkable
+class ContentCarrier(Carrier, Protocol):
+    """A carrier for messages with content headers alone: its network looks at these."""
+
+    @property
+    def layout(self) -> Layout:
+        """What the headers hold."""
+        ...
 
 
 class OwnGroup(Struct, frozen=True):

@@ -27,6 +27,7 @@ from .carrier import (
     AdvisingCarrier,
     Carrier,
     CarrierState,
+    ContentCarrier,
     Copy,
     GroupKeepingCarrier,
     OwnGroup,
@@ -106,20 +107,35 @@ class Carriers:
         """Whether any carrier can send to several hosts at once."""
         return any(not carrier.refusal for carrier in self.all[1:])
 
-    def pick(self, hosts: Collection[int], mtu: int, of_group: int) -> Carrier | None:
+    def pick(
+        self, hosts: Collection[int], mtu: int, of_group: int, *, by_content: bool = False
+    ) -> Carrier | None:
         """Returns the first carrier that may reach enough of these hosts with segments of `mtu` bytes.
 
         Enough is one host if packets name receivers, and `of_group` if a group has to be formed (0: no group
-        may be formed). None: unicast.
+        may be formed). `by_content`: the stream's messages have content headers, and are not for all of its
+        hosts. None: unicast.
         """
         for carrier in self.all[1:]:
-            if not _why_not(carrier, hosts, mtu, of_group):
+            if not _why_not(carrier, hosts, mtu, of_group, by_content):
                 return carrier
         return None
 
-    def why_none(self, hosts: Collection[int], mtu: int, of_group: int) -> dict[str, str]:
+    @property
+    def content(self) -> ContentCarrier | None:
+        """The carrier for messages with content headers, if one is in use and available."""
+        for carrier in self.all:
+            if isinstance(carrier, ContentCarrier) and not carrier.refusal:
+                return carrier
+        return None
+
+    def why_none(
+        self, hosts: Collection[int], mtu: int, of_group: int, *, by_content: bool = False
+    ) -> dict[str, str]:
         """Returns why `pick` finds none, by carrier; empty if it finds one."""
-        found = {carrier.name: _why_not(carrier, hosts, mtu, of_group) for carrier in self.all[1:]}
+        found = {
+            carrier.name: _why_not(carrier, hosts, mtu, of_group, by_content) for carrier in self.all[1:]
+        }
         return found if all(found.values()) else {}
 
     def copies(self, number: int, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
@@ -214,11 +230,13 @@ class Carriers:
         return iter(self.all)
 
 
-def _why_not(carrier: Carrier, hosts: Collection[int], mtu: int, of_group: int) -> str:
+def _why_not(carrier: Carrier, hosts: Collection[int], mtu: int, of_group: int, by_content: bool) -> str:
     """Returns why a carrier may not carry a stream to these hosts; empty if it may. See `Carriers.pick`."""
     enough = of_group if carrier.group_form else 1
     if carrier.refusal:
         return carrier.refusal
+    if isinstance(carrier, ContentCarrier) is not by_content:
+        return "its packets tell no content" if by_content else "the messages have no content header"
     if not enough:
         return "no group may be formed"
     reach = carrier.reach(hosts)

@@ -32,8 +32,8 @@ class Peer:
 
     __slots__ = (
         "_settings",
-        "again",
         "addressed",
+        "again",
         "ahead",
         "announce_at",
         "arrived",

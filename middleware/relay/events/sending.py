@@ -27,9 +27,10 @@ from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
 from .batches import BARRIER, batch_of
+from .contents import Contents
 from .owing import Owed, Owing
 from .ports import FIRST_STREAM, OPEN, Common, EventOpen, EventOpened
-from .stream import Batch, EventStream, Parcel, Places, count_of, is_promised, name_of
+from .stream import Batch, Content, EventStream, Parcel, Places, count_of, is_promised, name_of
 
 _log = Log(__name__)
 _HOLD_BACK = 4  # publishers are held back once a stream's queue is filled to 1 / _HOLD_BACK
@@ -146,6 +147,8 @@ class Sending:
         self._streams: dict[frozenset[int], EventStream] = {}  # streams in use
         self._all: dict[int, EventStream] = {}  # by number, including streams that are ending
         self._sets: dict[tuple[int, ...], EventStream] = {}
+        self._contents = Contents(common.hub, common.fabric, common.remotes)
+        self._by_content: dict[tuple[bytes, frozenset[int]], EventStream] = {}
         self._places: Places[EventStream] = Places(common.settings.most_topics)
         self._owing = Owing(run, common.hub)
         self.accounts = EventAccounts(run, tables, common.settings.accounts_every)
@@ -213,13 +216,22 @@ class Sending:
         items = self._outbox.take()
         batches: dict[EventStream, Batch] = {}
         for item in items:
-            stream = self._stream_of(item.hosts)
-            self._add(batches, stream, item.part)
+            content = self._contents.of(item.part, item.hosts) if self._contents.used else None
+            stream = self._content_stream(item.part, content) if content is not None else None
+            if stream is None:
+                content, stream = None, self._stream_of(item.hosts)
+            self._add(batches, stream, item.part, content)
         for batch in batches.values():
             self._seal(batch)
         self._outbox.let_go(items)
 
-    def _add(self, batches: dict[EventStream, Batch], stream: EventStream, part: Message | Run) -> None:
+    def _add(
+        self,
+        batches: dict[EventStream, Batch],
+        stream: EventStream,
+        part: Message | Run,
+        content: Content | None,
+    ) -> None:
         promised = is_promised(part)
         if not promised and stream.waiting_bytes > self._settings.queue_bytes:
             self._counters.dropped += count_of(part)  # publishers of promised messages are held back instead
@@ -229,7 +241,7 @@ class Sending:
         if batch is None or not batch.takes(part, self._settings.batch_bytes):
             if batch is not None:
                 self._seal(batch)
-            batch = batches[stream] = Batch(stream, promised)
+            batch = batches[stream] = Batch(stream, promised, content)
         for other in waits:
             unfinished = batches.pop(other, None)
             if unfinished is not None:  # its batch must be placed before its end is known
@@ -263,7 +275,7 @@ class Sending:
             stream.place(Parcel(BARRIER, 1, tuple(after[:MAX_AFTER]), expires))
             del after[:MAX_AFTER]
         payload = batch_of(batch.parts, now_ms, lineage, summed=not self._fabric.tags)
-        stream.place(Parcel(payload, batch.count, tuple(after), expires))
+        stream.place(Parcel(payload, batch.count, tuple(after), expires, batch.content))
         if batch.promised and journal is not None:
             if old is None and stream.record is None:
                 stream.record = self._owing.begin(stream)
@@ -348,14 +360,27 @@ class Sending:
         """Returns the stream that messages to `hosts` would go by, if it exists."""
         return self._streams.get(self._widened(frozenset(hosts)))
 
-    def _begin(self, hosts: frozenset[int]) -> EventStream:
+    def _content_stream(self, part: Message | Run, content: Content) -> EventStream | None:
+        """Returns the stream of a message's topic to all hosts with interest in it; None if there is no room
+        for another one."""
+        assert isinstance(part, Message)
+        key = part.topic, self._contents.members(part.topic)
+        stream = self._by_content.get(key)
+        if stream is None and len(self._by_content) < self._settings.most_streams:
+            stream = self._by_content[key] = self._begin(key[1], part.topic)
+        return stream
+
+    def _begin(self, hosts: frozenset[int], topic: bytes = b"") -> EventStream:
+        """Begins a stream to these hosts. `topic`: of one by content."""
         self._count += 1
         origin = self._fabric.originate(
             FIRST_STREAM + self._count, self._run, name=name_of(hosts), settings=self._stream_settings
         )
-        stream = EventStream(origin, hosts, self._loop.time())
+        stream = EventStream(origin, hosts, self._loop.time(), topic)
         origin.on_room = partial(self._room, stream)
-        self._all[stream.number] = self._streams[hosts] = stream
+        self._all[stream.number] = stream
+        if not topic:
+            self._streams[hosts] = stream
         for host in sorted(hosts):
             origin.add_receiver(host, 0)
         stream.asked = {host for host in hosts if host in self._up}
@@ -447,6 +472,7 @@ class Sending:
             del self._streams[hosts]
         for key in [key for key, one in self._sets.items() if one is stream]:
             del self._sets[key]
+        self._by_content.pop((stream.topic, stream.whole), None)
         if not stream.closing:
             stream.close()
 

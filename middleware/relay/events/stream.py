@@ -18,25 +18,45 @@ import sys
 from collections import deque
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed, PromisedRun, Run
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
 
+CONTENT = "content"
+"""The second level where the group is for streams by content."""
 HOSTS = "$hosts"
 """The first level of what the groups of event streams stand for; no topic that crosses hosts begins so."""
 _MOST_SHOWN = 6
 
 
+class Content(Struct, frozen=True):
+    """What a message's stream tells switches of it: its content header, and the hosts that it is for."""
+
+    header: bytes
+    hosts: frozenset[int]
+
+
 class Parcel:
     """One record batch with `records` messages.
 
-    `expires`: by the fabric's clock; NEVER for promised messages.
+    `expires`: by the fabric's clock; NEVER for promised messages. `content`, `hosts`: see `Content`.
     """
 
-    __slots__ = ("after", "expires", "payload", "records")
+    __slots__ = ("after", "content", "expires", "hosts", "payload", "records")
 
-    def __init__(self, payload: bytes, records: int, after: tuple[After, ...], expires: float) -> None:
+    def __init__(
+        self,
+        payload: bytes,
+        records: int,
+        after: tuple[After, ...],
+        expires: float,
+        content: Content | None = None,
+    ) -> None:
+        self.content = content.header if content is not None else b""
+        self.hosts = content.hosts if content is not None else None
         self.payload = payload
         self.records = records
         self.after = after
@@ -80,12 +100,15 @@ class EventStream:
     can be released.
     """
 
-    def __init__(self, origin: Origin, members: frozenset[int], now: float) -> None:
+    def __init__(self, origin: Origin, members: frozenset[int], now: float, topic: bytes = b"") -> None:
+        """`topic`: of a stream by content, which serves it alone."""
         self.origin = origin
+        self.topic = topic
+        origin.by_content = bool(topic)
         self.number = origin.key[1]
         self.members = set(members)
         self.whole = members
-        self.levels = (HOSTS, *map(str, sorted(members)))
+        self.levels = (HOSTS, *([CONTENT] if topic else ()), *map(str, sorted(members)))
         self.record: Creditor | None = None
         self.end = 0
         self.used = now
@@ -147,7 +170,12 @@ class EventStream:
         while self.open and waiting:
             parcel = waiting[0]
             taken = self.origin.publish(
-                parcel.payload, parcel.records, after=parcel.after, expires=parcel.expires
+                parcel.payload,
+                parcel.records,
+                after=parcel.after,
+                expires=parcel.expires,
+                content=parcel.content,
+                hosts=parcel.hosts,
             )
             if taken is None:
                 return
@@ -195,10 +223,12 @@ class EventStream:
 class Batch:
     """Messages and runs for one parcel of a stream, either all promised or all not.
 
-    `count`: number of messages, including those in runs.
+    `count`: number of messages, including those in runs. `content`: of its only message, in a stream by
+    content.
     """
 
-    def __init__(self, stream: EventStream, promised: bool) -> None:
+    def __init__(self, stream: EventStream, promised: bool, content: Content | None = None) -> None:
+        self.content = content
         self.stream = stream
         self.promised = promised
         self.parts: list[Message | Run] = []
@@ -207,6 +237,8 @@ class Batch:
         self.size = 0
 
     def takes(self, part: Message | Run, limit: int) -> bool:
+        if self.content is not None:
+            return False  # packets with one message each: the header is about this one
         return self.promised is is_promised(part) and self.size + size_of(part) <= limit
 
     def add(self, part: Message | Run) -> None:
