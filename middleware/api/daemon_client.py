@@ -98,6 +98,11 @@ class DaemonClient:
         answer = self._caller.call("ListReceiverSets", pb.ListReceiverSetsRequest())
         return cast(pb.ListReceiverSetsResponse, answer).sets
 
+    def list_wishes(self) -> Sequence[pb.TopicWish]:
+        """Returns what the daemon's host wants of other hosts' messages."""
+        answer = self._caller.call("ListWishes", pb.ListWishesRequest())
+        return cast(pb.ListWishesResponse, answer).wishes
+
     # --- topics
 
     def list_topics(self) -> Sequence[pb.Topic]:

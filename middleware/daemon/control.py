@@ -157,6 +157,9 @@ class DaemonService:
     async def list_receiver_sets(self, request: pb.ListReceiverSetsRequest) -> pb.ListReceiverSetsResponse:
         return pb.ListReceiverSetsResponse(sets=self._joined.receiver_sets())
 
+    async def list_wishes(self, request: pb.ListWishesRequest) -> pb.ListWishesResponse:
+        return pb.ListWishesResponse(wishes=self._joined.wishes())
+
     @property
     def _joined(self) -> JoinedView:
         if self._subject.joined is None:

@@ -31,7 +31,16 @@ NEEDS_CERTIFICATE = (
 )
 READS = frozenset(
     {
-        *("Status", "Fabric", "ListStreams", "ListReceiverSets", "ExportView", "ListEvents", "Explain"),
+        *(
+            "Status",
+            "Fabric",
+            "ListStreams",
+            "ListReceiverSets",
+            "ListWishes",
+            "ExportView",
+            "ListEvents",
+            "Explain",
+        ),
         *("ListTopics", "DescribeTopic", "ListPartitions", "ListGroups", "DescribeGroup"),
     }
 )

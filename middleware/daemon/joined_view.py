@@ -145,6 +145,15 @@ class JoinedHost:
         """See `ruled_carriers.receiver_sets`."""
         return receiver_sets(self._neighbours.fabric.carriers)
 
+    def wishes(self) -> Sequence[pb.TopicWish]:
+        """Returns this host's wishes for topics that MQTT can name."""
+        found = []
+        for wish in self._joining.relay.distribution.interest.wishes():
+            if wish.filter is not None:
+                text = wish.content.text if wish.content is not None else ""
+                found.append(pb.TopicWish(topics=wish.filter.decode(), filter=text))
+        return found
+
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Returns the streams, those of this host first, by name."""
         fabric = self._neighbours.fabric

@@ -102,6 +102,9 @@ class JoinedView(Protocol):
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
         """Returns the sets of hosts that this host sends to by carriers that follow rules."""
 
+    def wishes(self) -> Sequence[pb.TopicWish]:
+        """Returns what this host wants of other hosts' messages."""
+
 
 class Subject(Struct):
     """The subject of the admin interfaces. `ready`: serving, and not shutting down.

@@ -279,6 +279,24 @@ class ReplicationTree(_message.Message):
     sid: bytes
     def __init__(self, hosts: _Optional[_Iterable[str]] = ..., sid: _Optional[bytes] = ...) -> None: ...
 
+class ListWishesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListWishesResponse(_message.Message):
+    __slots__ = ("wishes",)
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    wishes: _containers.RepeatedCompositeFieldContainer[TopicWish]
+    def __init__(self, wishes: _Optional[_Iterable[_Union[TopicWish, _Mapping]]] = ...) -> None: ...
+
+class TopicWish(_message.Message):
+    __slots__ = ("topics", "filter")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    topics: str
+    filter: str
+    def __init__(self, topics: _Optional[str] = ..., filter: _Optional[str] = ...) -> None: ...
+
 class ListReceiverSetsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

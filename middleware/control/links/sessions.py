@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from finsy.proto import p4r
 
-from treecast.middleware.control.switches import SwitchRefused, SwitchSession, SwitchState
+from treecast.middleware.control.switches import Program, SwitchRefused, SwitchSession, SwitchState
 from treecast.middleware.model.logs import Log
 
 _log = Log(__name__)
@@ -23,7 +23,16 @@ class LastingSession:
     may not have noticed yet that they ended.
     """
 
-    def __init__(self, name: str, address: str, run: int, heard: Callable[[bytes], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        run: int,
+        heard: Callable[[bytes], object],
+        program: Program | None = None,
+    ) -> None:
+        """`program`: what the switch shall run; None: what it runs already."""
+        self._program = program
         self.name = name
         self._address = address
         self._heard = heard
@@ -48,7 +57,10 @@ class LastingSession:
             await session.__aenter__()
         try:
             async with self._answering():
-                await session.learn_program()
+                if self._program is None:
+                    await session.learn_program()
+                else:
+                    await session.set_program(self._program)
         except BaseException:
             await session.__aexit__()
             raise
