@@ -144,9 +144,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             " described the network, and unicast to the rest, by UDP with labels=ADDRESS of a switch behind"
             " others; srv6: trees of SRv6 routers, once the network"
             " controller has laid them, and unicast to the rest; relay: hosts forward to hosts, by unicast,"
-            " one copy into each --zone; several separated by commas, as in labels,auto: each topic uses the"
-            " first carrier that may reach its hosts",
-            extra={"placeholder": "auto|labels|relay|srv6|stare|unicast"},
+            " one copy into each --zone; content=FIELDS, as in content=stock:8s;price:u32: messages of topics"
+            " that hosts want with filters, copied by P4 switches to whoever wants them, once the content"
+            " controller has programmed these; several separated by commas, as in labels,auto: each topic"
+            " uses the first carrier that may reach its hosts",
+            extra={"placeholder": "auto|content=FIELDS|labels|relay|srv6|stare|unicast"},
         ),
     ] = AUTO
     zone: Annotated[
