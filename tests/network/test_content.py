@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -143,6 +144,10 @@ def publish(client: mqtt.Client, first: int, count: int) -> None:
         assert one.is_published()
 
 
+def has(subscriber: Subscriber, count: int) -> bool:
+    return len(subscriber.numbers) >= count
+
+
 def test_a_link_carries_only_what_somebody_behind_it_wants(
     lab: StartLab, tmp_path: Path, require: Callable[[object, str], None], require_tool: Callable[[str], str]
 ) -> None:
@@ -239,7 +244,7 @@ def test_filters_come_and_go_on_four_switches(
         more()
         want = want + [number for number in range(first, sent) if passes(order(number))]
         # The next filter would drop what comes late.
-        wait_until(lambda least=len(want): len(beta.numbers) >= least, f"beta misses orders: {filter}")
+        wait_until(partial(has, beta, len(want)), f"beta misses orders: {filter}")
         assert beta.numbers == want
     dear = [number for number in range(sent) if int(str(order(number)["price"])) >= 90]
     wait_until(lambda: len(gamma.numbers) >= len(dear), "gamma misses orders")
