@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from treecast.middleware.broker.pubsub import Message, PubSub, Run, Subscriber, Targets
 from treecast.middleware.broker.pubsub.subscriptions import record_of
 from treecast.middleware.fabric.fabric import Fabric
@@ -17,9 +19,14 @@ from treecast.middleware.filters.schemas.reader import SchemaReader
 from treecast.middleware.filters.tree import Field
 from treecast.middleware.wire.content import Layout, number_of
 
-from .stream import Content
-
 _LEAST_HOSTS = 2
+
+
+class Content(Struct, frozen=True):
+    """What a message's stream tells switches of it: its content header, and the hosts that it is for."""
+
+    header: bytes
+    hosts: frozenset[int]
 
 
 class Contents:

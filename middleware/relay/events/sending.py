@@ -27,10 +27,10 @@ from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
 from .batches import BARRIER, batch_of
-from .contents import Contents
+from .contents import Content, Contents
 from .owing import Owed, Owing
 from .ports import FIRST_STREAM, OPEN, Common, EventOpen, EventOpened
-from .stream import Batch, Content, EventStream, Parcel, Places, count_of, is_promised, name_of
+from .stream import Batch, EventStream, Parcel, Places, count_of, is_promised, name_of
 
 _log = Log(__name__)
 _HOLD_BACK = 4  # publishers are held back once a stream's queue is filled to 1 / _HOLD_BACK

@@ -18,25 +18,18 @@ import sys
 from collections import deque
 from typing import Generic, Protocol, TypeVar
 
-from msgspec import Struct
-
 from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed, PromisedRun, Run
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
+
+from .contents import Content
 
 CONTENT = "content"
 """The second level where the group is for streams by content."""
 HOSTS = "$hosts"
 """The first level of what the groups of event streams stand for; no topic that crosses hosts begins so."""
 _MOST_SHOWN = 6
-
-
-class Content(Struct, frozen=True):
-    """What a message's stream tells switches of it: its content header, and the hosts that it is for."""
-
-    header: bytes
-    hosts: frozenset[int]
 
 
 class Parcel:

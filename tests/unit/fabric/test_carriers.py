@@ -22,8 +22,8 @@ from treecast.middleware.fabric.settings import FabricSettings
 
 START = Progress(0, 0)
 STATE = 300_100  # other tests on this machine may use its neighbours at the same time
-OURS = {"unicast", "ip-multicast", "stare", "labels", "relay", "srv6"}
-OPTIONS = {"labels": "127.0.9.98"}  # an address without a switch
+OURS = {"unicast", "ip-multicast", "stare", "labels", "relay", "srv6", "content"}
+OPTIONS = {"labels": "127.0.9.98", "content": "price:u32"}  # an address without a switch; fields
 
 
 @pytest.fixture(autouse=True)
