@@ -22,7 +22,7 @@ BROADCAST: Final = 0xFFFF_FFFF_FFFF
 
 
 class TopicWish(Struct, frozen=True):
-    """What a host wants: messages of a topic in MQTT's spelling (empty: of any topic) that pass a filter
+    """A wish of a host: messages of a topic in MQTT's spelling (empty: of any topic) that pass a filter
     (None: all)."""
 
     topic: str

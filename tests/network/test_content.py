@@ -229,7 +229,7 @@ def test_filters_come_and_go_on_four_switches(
     print(f"share of the bytes at links between switches: {shares}")
     # 5 % and 10 % of the messages, with headers, reports, answers about holes, and plain traffic.
     assert max(shares.values()) < 0.5
-    # What is published after a SUBACK arrives, whatever the switches have learned by then.
+    # Messages that are published after a SUBACK arrive, whatever the switches have learned by then.
     want = googles
     for filter, passes in (
         ("price >= 50", lambda one: int(str(one["price"])) >= 50),

@@ -196,7 +196,7 @@ class ContentCarrier(Carrier, Protocol):
 
     @property
     def layout(self) -> Layout:
-        """What the headers hold."""
+        """The fields that headers hold."""
         ...
 
 

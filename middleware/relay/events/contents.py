@@ -23,7 +23,7 @@ _LEAST_HOSTS = 2
 
 
 class Content(Struct, frozen=True):
-    """What a message's stream tells switches of it: its content header, and the hosts that it is for."""
+    """A message as switches see it: its content header, and the hosts that it is for."""
 
     header: bytes
     hosts: frozenset[int]

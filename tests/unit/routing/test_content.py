@@ -38,7 +38,7 @@ MACS = {name: 0x0200_0000_0001 + place for place, name in enumerate(HOSTS)}
 
 @dataclass
 class Copies:
-    """What one packet led to: the hosts that it reached, and the links that it passed."""
+    """The outcome of one packet: the hosts that it reached, and the links that it passed."""
 
     hosts: list[str]
     links: set[tuple[str, str]]
