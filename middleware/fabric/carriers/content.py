@@ -4,7 +4,7 @@
 
 `--carrier content=LAYOUT` gives the fields that headers hold, the same at all hosts and switches. The content
 controller (`control.content`) asks daemons what they want and programs the switches; hosts need no rules.
-Only streams whose messages have content headers go by it. What is no message (probes, heartbeats) goes to
+Only streams whose messages have content headers go by it. All else (probes, heartbeats) goes to
 each host by a packet of its own, through the same switches, by the number of the host's name.
 
 A switch that has not learned of a new filter yet drops what it shall bring: the host misses it, and the
