@@ -166,11 +166,11 @@ def test_publishers_share_a_tree_with_fewer_rules_than_a_tree_for_each() -> None
 def test_the_other_hybrid_takes_frequency_relation_and_partitions_in_turn() -> None:
     network = facebook_fabric(pods=2, racks=2, machines=2)
     known = knowledge_of(network, Random(5))
-    parts = [
-        list(STRATEGIES[name](network, known, Random(2))) for name in ("frequency-relation", "partitions")
+    # Partitions have no end, so no more than the first of each is asked for.
+    firsts = [
+        next(STRATEGIES[name](network, known, Random(2))) for name in ("frequency-relation", "partitions")
     ]
-    mixed = list(islice(STRATEGIES["hybrid-partitions"](network, known, Random(2)), 2))
-    assert mixed == [parts[0][0], parts[1][0]]
+    assert list(islice(STRATEGIES["hybrid-partitions"](network, known, Random(2)), 2)) == firsts
 
 
 def test_the_choice_is_the_best_measured_and_adapts() -> None:
