@@ -25,6 +25,7 @@ from .session_unsettled import Given, Unsettled
 
 _log = Log("treecast.amqp")
 
+_RUN_BYTES: Final = 400  # of memory that a run takes beside its data, about
 _SETTLE: Final = 0
 _REJECT: Final = 1
 _REQUEUE: Final = 2  # returned by its consumer
@@ -43,8 +44,9 @@ class Transaction:
     def publish(self, run: Run, mandatory: bool, connection: ConnectionState) -> None:
         """Keeps a run until the commit. Raises PRECONDITION_FAILED if those of the connection are too large:
         they are in memory, and a publisher that waits for memory could not commit."""
-        most, size = connection.host.settings.max_transaction_bytes, len(run.data)
-        if connection.uncommitted + size > most and self.publishes:
+        most, size = connection.host.settings.max_transaction_bytes, len(run.data) + _RUN_BYTES
+        # Of the connection, not of this channel: each of two thousand channels could hold a large one else.
+        if connection.uncommitted + size > most and connection.uncommitted:
             detail = f"transactions of a connection hold at most {most} bytes: commit more often"
             raise AmqpError(codec.PRECONDITION_FAILED, detail, codec.PUBLISH)
         self.publishes.append((run, mandatory))

@@ -233,6 +233,21 @@ def test_what_is_not_committed_is_bounded() -> None:
     assert client.session.state.uncommitted == 0
 
 
+def test_what_is_not_committed_is_bounded_however_many_channels_and_messages_hold_it() -> None:
+    host = MemoryHost(AmqpSettings(max_transaction_bytes=10_000))
+    client = host.client(1, 2)
+    client.declare()
+    for channel in (1, 2):
+        client.ask(Tx.Select(), Tx.SelectOk, channel)
+    client.publish("q", bytes(8000))
+    client.publish("q", bytes(8000), channel=2)
+    assert client.closed() == (2, 406)
+    client.ask(Tx.Rollback(), Tx.RollbackOk)
+    for _ in range(30):  # an empty message takes memory, too
+        client.publish("q", b"")
+    assert client.closed() == (1, 406)
+
+
 def test_direct_replies(host: MemoryHost) -> None:
     asker, answerer = host.client(), host.client()
     answerer.declare("rpc")
