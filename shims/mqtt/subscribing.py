@@ -66,23 +66,25 @@ class Grant(Waiter):
     def _send(self) -> None:
         """Sends SUBACK if the client is still connected, then requests retained messages."""
         hub, connection = self._hub, self._connection
-        if not connection.has_session:
+        state = connection.state
+        if state is None or not connection.has_session:
             return
         connection.output.send(self._answer)
         if not self._fresh:
             return
-        kept = Kept(connection, hub, self._fresh, self._work)
+        kept = Kept(state, hub, self._fresh, self._work)
         if hub.reach.collect([one.filter for one in self._fresh], kept):
             kept.confirmed()
 
 
 class Kept(Waiter):
-    """The retained messages for new subscriptions, sent once those of other hosts have arrived."""
+    """The retained messages for new subscriptions, sent once those of other hosts have arrived.
 
-    def __init__(
-        self, connection: ConnectionState, hub: PubSub, fresh: list[Subscription], work: WorkBudget
-    ) -> None:
-        self._connection = connection
+    They are the session's: the client has its SUBACK, and gets them queued if it is away meanwhile.
+    """
+
+    def __init__(self, state: SessionState, hub: PubSub, fresh: list[Subscription], work: WorkBudget) -> None:
+        self._state = state
         self._hub = hub
         self._fresh = fresh[::-1]  # taken from the end
         self._messages: list[Message] = []  # the rest of those for `_subscription`, the first at the end
@@ -91,10 +93,10 @@ class Kept(Waiter):
         self._paused = False
 
     def confirmed(self) -> None:
-        """Hands the messages over if the client is still connected, in several passes if they are many."""
-        hub, state = self._hub, self._connection.state
+        """Hands the messages over if the session has not ended, in several passes if they are many."""
+        hub, state = self._hub, self._state
         while self._messages or self._fresh:
-            if state is None or not self._connection.has_session:
+            if state.ended:
                 return
             if not self._messages:
                 self._subscription = self._fresh.pop()

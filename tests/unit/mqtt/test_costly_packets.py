@@ -273,6 +273,24 @@ def test_many_retained_messages_take_several_passes_and_none_comes_behind_a_newe
     assert len(came) + len(rest) == 1498
 
 
+def test_a_lasting_session_that_is_away_meanwhile_gets_the_rest_of_many_retained_messages(
+    host: MemoryHost, loop: Loop
+) -> None:
+    pub, client = host.connected("p"), host.connected("a", session_expiry=60)
+    every = {b"f/%d" % number for number in range(1500)}
+    for topic in every:
+        pub.publish(topic.decode(), b"kept", qos=1, retain=True)
+    client.send(Subscribe(1, (FilterRequest(b"f/#", 1),)))
+    finish(client)
+    _, *first = client.got()
+    client.drop()
+    finish_all(loop)
+    again = host.client()
+    assert again.connect("a", clean=False, session_expiry=60).session_present
+    came = [one.topic for one in (*first, *again.got()) if isinstance(one, Publish)]
+    assert set(came) == every
+
+
 def test_a_large_packet_waits_while_others_work(host: MemoryHost, loop: Loop) -> None:
     client = host.connected("a")
     client.subscribe("t")
