@@ -88,6 +88,7 @@ class AuditLog:
         self._lost = 0  # rows, since the disk began to refuse
         self._failed = False
         self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     @classmethod
     def of(cls, settings: Settings, identities: Identities) -> AuditLog | None:
@@ -102,9 +103,13 @@ class AuditLog:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(INTERVAL)
-            await self._write()
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), INTERVAL)
+            try:
+                await self._write()
+            except Exception:  # or nothing would be written any more
+                _log.exception("audit log not written")
 
     async def _write(self) -> None:
         rows = self._trail.take()
@@ -128,7 +133,8 @@ class AuditLog:
         self._failed, self._lost = False, 0
 
     async def close(self) -> None:
+        """Writes what is left. A write under way ends first: its lines would be written twice else."""
         if self._task is not None:
-            self._task.cancel()
+            self._closing.set()
             await asyncio.gather(self._task, return_exceptions=True)
             await self._write()

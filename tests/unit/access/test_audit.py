@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -162,6 +164,30 @@ async def test_what_a_full_disk_refuses_is_written_when_there_is_room(
     use("last")
     await audit._write()
     assert resources(path) == [*found, "topic last"]
+
+
+async def test_lines_that_are_being_written_at_the_close_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, trail = tmp_path / "audit.log", Trail()
+    files = AuditFiles(path, 1 << 20)
+    begun, goes_on, write = threading.Event(), threading.Event(), files.write
+
+    def slow(lines: bytes) -> None:
+        begun.set()
+        goes_on.wait(10)
+        write(lines)
+
+    monkeypatch.setattr(files, "write", slow)
+    monkeypatch.setattr("treecast.middleware.daemon.audit.INTERVAL", 0.01)
+    audit = AuditLog(trail, files)
+    audit.start()
+    trail.use("kafka", Principal("alice"), "write", "topic", "one", Decision(True, "r")).count += 1
+    await asyncio.to_thread(begun.wait, 10)
+    trail.use("kafka", Principal("alice"), "write", "topic", "two", Decision(True, "r")).count += 1
+    asyncio.get_running_loop().call_later(0.05, goes_on.set)
+    await audit.close()
+    assert resources(path) == ["topic one", "topic two"]
 
 
 def test_files_are_bounded_and_private(tmp_path: Path) -> None:
