@@ -468,8 +468,12 @@ class MessageQueue(AnyQueue):
 
     def delete(self) -> int:
         count = self.purge()
+        self.abandon()
+        return count
+
+    def abandon(self) -> None:
+        """Cancels all consumers, and leaves what is stored to the next process."""
         self.deleted = True
         for consumer in self.consumers.all():
             self.consumers.remove(consumer)
             consumer.cancelled()
-        return count

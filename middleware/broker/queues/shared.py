@@ -32,6 +32,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.field_table import same
 
@@ -413,7 +414,7 @@ class SharedDefinitions:
         before, self._muted = self._muted, True
         try:
             what(one, other)
-        except (Refusal, KeyError, ValueError, TypeError) as error:
+        except (Refusal, TreecastError, KeyError, ValueError, TypeError) as error:
             _log.warning("definition cannot be applied", error=error)
         finally:
             self._muted = before

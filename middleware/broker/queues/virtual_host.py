@@ -11,6 +11,8 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import NEVER, Due
 
 from . import deaths
@@ -26,9 +28,12 @@ from .policed import Policies
 from .queue import MessageQueue
 from .queue_definitions import QueueDefinitions
 from .recorder import Recorder
+from .refusals import text
 from .routing import Outlet, Router, by_content
 from .settings import DEFAULTS, QueueSettings
 from .store import RunStore
+
+_log = Log(__name__)
 
 
 class Departures(Protocol):
@@ -199,13 +204,21 @@ class VirtualHost:
 
     def displace(self, queue: AnyQueue, now: float) -> list[Run]:
         """Empties a queue whose name belongs to a queue of another host, and cancels its consumers. Returns
-        what was ready in it. What its consumers have not settled ends with it."""
+        what was ready in it. What its consumers have not settled ends with it.
+
+        If the disk does not read all of it, the rest stays stored under its name: it moves after a restart."""
         found: list[Run] = []
-        while isinstance(queue, MessageQueue) and (part := queue.take_ready()) is not None:
-            run = part.run
-            assert run is not None
-            found.append(run.dead(part, run.deaths))
-            queue.release(part)
+        try:
+            while isinstance(queue, MessageQueue) and (part := queue.take_ready()) is not None:
+                run = part.run
+                assert run is not None
+                found.append(run.dead(part, run.deaths))
+                queue.release(part)
+        except TreecastError as error:
+            _log.error("messages move when this host is started again", queue=text(queue.name), error=error)
+            if isinstance(queue, MessageQueue):
+                queue.abandon()
+            return found
         queue.delete()
         if queue.durable:
             self.bindings.stored_elsewhere(Destination(queue.name, False))

@@ -26,6 +26,7 @@ from treecast.middleware.broker.queues import (
 from treecast.middleware.broker.queues.entries import enqueued, ranged, returned, walk
 from treecast.middleware.broker.queues.exchange import binding_of
 from treecast.middleware.broker.queues.marks import Ranges
+from treecast.middleware.broker.queues.message import messages
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.disk import Disk
 
@@ -90,6 +91,36 @@ def test_bindings_of_a_queue_that_moved_are_stored_where_it_is(site: Site) -> No
     site.vhost.displace(queue, site.now)
     assert not site.journal.bound
     assert len(site.vhost.exchanges[b"amq.direct"].bindings) == 1
+
+
+class Choked(Disk):
+    """Opens `opens` more files."""
+
+    opens = 1_000_000
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if self.opens == 0:
+            raise OSError(24, "Too many open files")
+        self.opens -= 1
+        return super().open(path, create=create)
+
+
+def test_what_cannot_be_read_as_a_queue_moves_is_there_after_a_restart(tmp_path: Path) -> None:
+    disk = Choked()
+    site = Site(tmp_path, disk)
+    queue = site.queue()
+    bodies = [b"%03d" % number + bytes(100) for number in range(60)]
+    for body in bodies:  # in many segments
+        site.publish(body)
+        site.store.flush()
+    disk.opens = 1
+    moved = [body for one in site.vhost.displace(queue, site.now) for _, body in messages(one.data)]
+    assert 0 < len(moved) < len(bodies)
+    assert queue.deleted
+    disk.opens = 1_000_000
+    site.store.flush()
+    site.kill()
+    assert moved + [body for body, _ in site.held()] == bodies
 
 
 def test_filters_of_bindings_are_there_again(site: Site) -> None:
