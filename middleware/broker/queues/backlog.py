@@ -127,7 +127,8 @@ class Backlog:
     def _refill(self) -> None:
         """Loads the next page, or the tail, into the head."""
         if self._pages:
-            entries = self._store.take_page(self._pages.popleft())
+            entries = self._store.take_page(self._pages[0])
+            self._pages.popleft()  # only now: if the disk refuses, the page is read later
         else:
             entries = bytes(self._tail)
             self._tail = bytearray()

@@ -206,7 +206,8 @@ class VirtualHost:
         """Empties a queue whose name belongs to a queue of another host, and cancels its consumers. Returns
         what was ready in it. What its consumers have not settled ends with it.
 
-        If the disk does not read all of it, the rest stays stored under its name: it moves after a restart."""
+        If the disk does not read all of it, the rest stays stored under its name, to move after a restart.
+        """
         found: list[Run] = []
         try:
             while isinstance(queue, MessageQueue) and (part := queue.take_ready()) is not None:

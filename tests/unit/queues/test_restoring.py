@@ -123,6 +123,27 @@ def test_what_cannot_be_read_as_a_queue_moves_is_there_after_a_restart(tmp_path:
     assert moved + [body for body, _ in site.held()] == bodies
 
 
+def test_what_the_disk_does_not_read_for_a_moment_is_delivered_later(tmp_path: Path) -> None:
+    disk = Choked()
+    site = Site(tmp_path, disk)
+    queue = site.queue()
+    bodies = [b"%03d" % number + bytes(100) for number in range(60)]
+    for body in bodies:
+        site.publish(body)
+        site.store.flush()
+    got = list[bytes]()
+    while queue.ready:
+        disk.opens = 0
+        try:
+            part = queue.get(site.now, no_ack=True)
+        except TreecastError:
+            disk.opens = 1_000_000
+            part = queue.get(site.now, no_ack=True)
+        assert part is not None
+        got += bodies_of(part)
+    assert got == bodies
+
+
 def test_filters_of_bindings_are_there_again(site: Site) -> None:
     site.queue()
     site.vhost.exchange_definitions.declare(b"x", "topic")
