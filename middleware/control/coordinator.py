@@ -64,6 +64,7 @@ class Coordinator:
         self._snapshots: list[asyncio.Future[asyncio.Task[Snapshot]]] = []
         self._between: list[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = []
         self._released = False
+        self._ahead = False  # memory has what the store refused, and the store cannot be read
 
     # --- commands
 
@@ -84,7 +85,7 @@ class Coordinator:
     def check_open(self) -> None:
         """Raises COORDINATOR_UNAVAILABLE if no more commands are executed."""
         if self.stored.closed:
-            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
+            raise _closing()
 
     async def confirm(self) -> None:
         """Returns if this coordinator still leads on its store. Raises otherwise, and ends."""
@@ -167,6 +168,10 @@ class Coordinator:
             self._draining = None
 
     async def _do_group(self, group: list[_Waiting]) -> None:
+        if self._ahead:  # it ends: what is decided now would be written on what the store lacks
+            for waiting in group:
+                _settle(waiting, _closing())
+            return
         self.stored.state.pass_time(self._clock())
         answers: list[tuple[_Waiting, Any]] = []
         commits: list[Commit] = []
@@ -220,11 +225,13 @@ class Coordinator:
         try:
             await self.stored.reload()
         except Exception as worse:
+            self._ahead = True
             if self._store.shared:
                 self._end()
                 return True
             _log.critical("coordinator answers nothing before its store can be read", error=worse)
             return self.stored.closed
+        self._ahead = False
         return True
 
     def _end(self) -> None:
@@ -274,7 +281,10 @@ class Coordinator:
         if not asked:
             return
         for each in asked:
-            each.set_result(self.stored.snapshot())
+            if self._ahead:
+                each.set_exception(_closing())
+            else:
+                each.set_result(self.stored.snapshot())
 
     async def close(self) -> None:
         """Finishes waiting commands, then closes the store. Safe to call twice."""
@@ -287,6 +297,10 @@ class Coordinator:
         if not self._released:
             self._released = True
             await self.stored.close()
+
+
+def _closing() -> TreecastError:
+    return TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
 
 
 def _settle(waiting: _Waiting, answer: Any) -> None:

@@ -154,6 +154,33 @@ async def test_a_store_that_cannot_be_read_does_not_keep_a_coordinator_from_clos
         await waits
 
 
+async def test_nothing_is_decided_on_what_the_store_refused_while_a_coordinator_closes(
+    tmp_path: Path,
+) -> None:
+    disk = open_store(tmp_path / "other.sqlite")
+    coordinator = Coordinator(disk, CoordinatorSettings(), lambda: 0.0)
+
+    def refuse() -> Loaded:
+        raise TreecastError(Fault.STORAGE, "no answer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "load", refuse)
+        disk.refuses = TreecastError(Fault.STORAGE, "disk full")
+        with pytest.raises(TreecastError, match="disk full"):
+            await coordinator.do(attach("b"))
+        disk.refuses = None
+        waits = asyncio.ensure_future(coordinator.do(attach("c")))
+        seen = asyncio.ensure_future(coordinator.snapshot())
+        await asyncio.sleep(0)
+        await asyncio.wait_for(coordinator.close(), 10)
+        for asked in (waits, seen):
+            with pytest.raises(TreecastError, match="closing"):
+                await asked
+    again = open_store(tmp_path / "other.sqlite")
+    assert again.load().revision == 0
+    again.close()
+
+
 async def test_a_snapshot_is_never_ahead_of_the_disk(coordinator: Coordinator) -> None:
     pending = [asyncio.ensure_future(coordinator.do(attach(f"h{n}"))) for n in range(10)]
     await asyncio.sleep(0)
