@@ -45,7 +45,7 @@ class Transaction:
         """Keeps a run until the commit. Raises PRECONDITION_FAILED if those of the connection are too large:
         they are in memory, and a publisher that waits for memory could not commit."""
         most, size = connection.host.settings.max_transaction_bytes, len(run.data) + _RUN_BYTES
-        # Of the connection, not of this channel: each of two thousand channels could hold a large one else.
+        # The first of the connection may be larger, not that of each channel: there may be two thousand.
         if connection.uncommitted + size > most and connection.uncommitted:
             detail = f"transactions of a connection hold at most {most} bytes: commit more often"
             raise AmqpError(codec.PRECONDITION_FAILED, detail, codec.PUBLISH)
