@@ -73,6 +73,8 @@ class Carriers:
         self.unicast = Unicast()
         self.all: list[Carrier] = [self.unicast]
         self._zoned: list[ZonedCarrier] = []
+        # Found once: a look at a protocol's members takes as long as a message, and each message asks.
+        self._content: ContentCarrier | None = None
         self._places: dict[int, Place] = {}
         for name in settings.carriers:
             self._add(maker_of(name)(settings))
@@ -84,6 +86,8 @@ class Carriers:
         self.all.append(carrier)
         if isinstance(carrier, ZonedCarrier):
             self._zoned.append(carrier)
+        if self._content is None and isinstance(carrier, ContentCarrier):
+            self._content = carrier
 
     def open(self, edge: Edge) -> None:
         """Opens each carrier; `refusal` says why one cannot be used."""
@@ -124,10 +128,8 @@ class Carriers:
     @property
     def content(self) -> ContentCarrier | None:
         """The carrier for messages with content headers, if one is in use and available."""
-        for carrier in self.all:
-            if isinstance(carrier, ContentCarrier) and not carrier.refusal:
-                return carrier
-        return None
+        carrier = self._content
+        return carrier if carrier is not None and not carrier.refusal else None
 
     def why_none(
         self, hosts: Collection[int], mtu: int, of_group: int, *, by_content: bool = False
