@@ -254,6 +254,11 @@ class Origin:
         self.group_stands()
         self._use(UNICAST, 0, frozenset())
 
+    def takes_filtered(self, host: int, *, takes: bool) -> None:
+        """Says whether a host takes the word that a message was filtered, as it is taken to. Hosts of earlier
+        versions do not: they get the messages that they ask for."""
+        self._sender.takes_filtered(host, takes=takes)
+
     def close(self) -> None:
         """Ends the stream: no message follows. Receivers are told until they have settled everything; then
         `finished` is true."""

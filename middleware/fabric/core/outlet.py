@@ -28,7 +28,7 @@ _REMEMBERED: Final = 4096  # messages
 class Outlet:
     """Builds what an origin sends of its stream `key`; messages are cut into segments of `mtu` bytes."""
 
-    __slots__ = ("_key", "_log", "_parts", "control", "mtu")
+    __slots__ = ("_key", "_log", "_parts", "control", "mtu", "partial", "unaware")
 
     def __init__(self, key: StreamKey, log: StreamLog, mtu: int) -> None:
         self._key = key
@@ -36,6 +36,8 @@ class Outlet:
         self.mtu = mtu
         self._parts: dict[int, int] = {}  # bytes per segment of the last messages with several, by sequence
         self.control: deque[Outgoing] = deque()  # segments that wait
+        self.partial = False  # some messages are not for all receivers
+        self.unaware: set[int] = set()  # hosts that know no skip with the reason FILTERED
 
     @property
     def origin(self) -> int:
@@ -71,9 +73,14 @@ class Outlet:
 
     def entries(self, first: int, end: int, to: int | None = None) -> Iterator[Message | Skipped]:
         """Yields the log's entries. A message that cannot be cut becomes a skip; otherwise it would block
-        forever. So does one that is not for the host `to`."""
+        forever. So does one that is not for the host `to`, unless that host is one of `unaware`."""
         for found in self._log.entries(first, end):
-            if isinstance(found, Message) and to is not None and not found.is_for(to):
+            if (
+                to is not None
+                and isinstance(found, Message)
+                and not found.is_for(to)
+                and to not in self.unaware
+            ):
                 yield Skipped(found.sequence, found.end, Expiry.FILTERED)
             elif isinstance(found, Message) and not can_be_cut(found, self.mtu):
                 yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)

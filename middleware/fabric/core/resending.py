@@ -220,8 +220,12 @@ class Resending:
 
     def _answer(self, request: Request, message: Message) -> None:
         """Answers by multicast to live hosts if enough of them ask, and by unicast to the others. Those that
-        the carrier may not reach get unicast."""
-        live = {host for host in request.hosts if self._is_live(host) and not self._is_doubted(host)}
+        the carrier may not reach, or whom the message is not for, get unicast."""
+        live = {
+            host
+            for host in request.hosts
+            if self._is_live(host) and not self._is_doubted(host) and message.is_for(host)
+        }
         together = len(live) >= self._settings.multicast_at
         if together:
             for parts in request.parts():
@@ -335,7 +339,7 @@ class Resending:
         picks the nearest one with the fewest replays. None is farther than this host, and only a nearer one
         is picked if such a one is in front."""
         most, lacks = self._settings.replay_by_holders, self._weight.size_of(self._live.edge - peer.sent)
-        if self._live.partial:
+        if self._outlet.partial:
             return  # another receiver may hold other messages
         apart = self._apart(peer, self._outlet.origin)
         if peer.unhelped >= _TRIES or not most or lacks < (self._least_near if apart else most):

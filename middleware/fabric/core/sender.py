@@ -165,6 +165,8 @@ class Sender:
         message = Message(self.log.end, records, payload, after, content, hosts)
         if after or content or len(payload) > self._part_size:
             parts_of(message, self.mtu)  # raises
+        if hosts is not None:
+            self._outlet.partial = True
         self._own.append(message, now, expires)
         # Its time to live may end before anything else is due.
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
@@ -207,6 +209,13 @@ class Sender:
         """Whether receivers are told where the stream ends: not while live data waits for them, as they would
         take the end for something they have missed."""
         return self.closed and not self.live.waits()
+
+    def takes_filtered(self, host: int, *, takes: bool) -> None:
+        """See `Origin.takes_filtered`."""
+        if takes:
+            self._outlet.unaware.discard(host)
+        else:
+            self._outlet.unaware.add(host)
 
     def add_receiver(self, host: int, now: float, first: int | None = None) -> None:
         """Adds a receiver that gets everything from `first` on (default: from now on)."""

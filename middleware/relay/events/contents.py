@@ -8,10 +8,11 @@ it knows for whom the message is, whatever switches do, and answers the holes of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.broker.pubsub import Message, PubSub, Run, Subscriber, Targets
+from treecast.middleware.broker.pubsub import Message, PubSub, Run, Targets
 from treecast.middleware.broker.pubsub.subscriptions import record_of
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.filters.content import ContentReader
@@ -29,10 +30,17 @@ class Content(Struct, frozen=True):
     hosts: frozenset[int]
 
 
+class Remote(Protocol):
+    """Another host as a subscriber. `deaf`: it does not take event streams."""
+
+    serial: int
+    deaf: bool
+
+
 class Contents:
     """The content headers of one host's messages."""
 
-    def __init__(self, hub: PubSub, fabric: Fabric, remotes: Mapping[int, Subscriber]) -> None:
+    def __init__(self, hub: PubSub, fabric: Fabric, remotes: Mapping[int, Remote]) -> None:
         """`remotes`: other hosts as subscribers."""
         self._hub = hub
         self._remotes = remotes
@@ -40,20 +48,30 @@ class Contents:
         self._members: frozenset[int] = frozenset()
         self._fabric = fabric
         self._reader: tuple[Layout, ContentReader] | None = None
+        # Hosts that take the word that a message was filtered. Those of earlier versions get all messages.
+        self.aware: set[int] = set()
 
     @property
     def used(self) -> bool:
         """Whether a carrier for messages with content headers is available."""
         return self._fabric.carriers.content is not None
 
+    def changed(self) -> None:
+        """Notes that a host takes event streams now, or no longer."""
+        self._targets = None
+
     def members(self, topic: bytes) -> frozenset[int]:
-        """Returns the hosts with interest in a topic, whatever their filters."""
+        """Returns the hosts with interest in a topic, whatever their filters, that take event streams."""
         targets = self._hub.routes.targets(topic)
         if targets is not self._targets:  # the same object for the same subscriptions
             self._targets = targets
             serials = {target.subscriber.serial for target in targets.direct if target.subscriber.foreign}
             self._members = frozenset(
-                [host for host, remote in self._remotes.items() if remote.serial in serials]
+                [
+                    host
+                    for host, remote in self._remotes.items()
+                    if remote.serial in serials and not remote.deaf
+                ]
             )
         return self._members
 
@@ -63,9 +81,13 @@ class Contents:
         if carrier is None or not isinstance(part, Message) or part.retain:
             return None  # what a topic retains is for all
         targets = self._hub.routes.targets(part.topic)
-        if not targets.filtered or len(self.members(part.topic)) < _LEAST_HOSTS:
+        if not targets.filtered:
             return None
-        return Content(self._header(carrier.layout, part), frozenset(hosts))
+        members = self.members(part.topic)
+        # A stream brings nothing to hosts that are not its members.
+        if len(members) < _LEAST_HOSTS or not members.issuperset(hosts):
+            return None
+        return Content(self._header(carrier.layout, part), frozenset(hosts) | (members - self.aware))
 
     def _header(self, layout: Layout, message: Message) -> bytes:
         if self._reader is None or self._reader[0] is not layout:

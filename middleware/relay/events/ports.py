@@ -52,11 +52,13 @@ class EventEnded(Struct, frozen=True, array_like=True):
 
 class EventOpened(Struct, frozen=True, array_like=True):
     """`kept`: the host already received the stream and continues. `next`: all before it is settled here.
-    `ended`: filled if asked for."""
+    `ended`: filled if asked for. `filters`: the host takes skips of messages that are not for it, as no
+    earlier version does."""
 
     kept: bool
     next: Natural
     ended: list[EventEnded] = []
+    filters: bool = False
 
 
 class RetainedRequest(Struct, frozen=True, array_like=True):

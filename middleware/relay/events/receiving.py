@@ -123,13 +123,13 @@ class Receiving:
         known = self._streams.get((host, request.stream))
         lineage = (request.epoch, request.stream)
         if known is not None and known.lineage == lineage:
-            return EventOpened(kept=True, next=known.joined.next, ended=ended), b""
+            return EventOpened(kept=True, next=known.joined.next, ended=ended, filters=True), b""
         # what was left takes up no earlier run, and no place before the one that the origin names now
         self._left = [one for one in self._left if one.host != host or _goes_on(one.lineage, lineage)]
         self._join(Received(self, host, lineage), request.first)
         if self._held:
             self._put_aside(self._streams[host, request.stream])
-        return EventOpened(kept=False, next=request.first, ended=ended), b""
+        return EventOpened(kept=False, next=request.first, ended=ended, filters=True), b""
 
     def _join(self, stream: Received, first: int) -> None:
         self._receive(stream, Progress(first, first))

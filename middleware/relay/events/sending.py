@@ -382,6 +382,7 @@ class Sending:
         if not topic:
             self._streams[hosts] = stream
         for host in sorted(hosts):
+            origin.takes_filtered(host, takes=host in self._contents.aware)
             origin.add_receiver(host, 0)
         stream.asked = {host for host in hosts if host in self._up}
         for host in sorted(stream.asked):
@@ -443,6 +444,7 @@ class Sending:
     def _answered(self, stream: EventStream, host: int, request: EventOpen, answer: EventOpened) -> None:
         if request.asks_ended:
             self.accounts.heard(host, answer.ended)
+        self._heard_of_filters(host, answer.filters)
         origin = stream.origin
         peer = origin.sender.peers.get(host)
         if answer.kept or (peer is not None and not peer.reported and answer.next == peer.first):
@@ -451,10 +453,19 @@ class Sending:
         origin.add_receiver(host, min(answer.next, origin.end))
         self.accounts.changed(stream)
 
+    def _heard_of_filters(self, host: int, takes: bool) -> None:
+        """Takes a host's word whether it takes skips of what is not for it: its version may have changed."""
+        aware = self._contents.aware
+        if takes is not (host in aware):
+            (aware.add if takes else aware.discard)(host)
+            for stream in self:
+                stream.origin.takes_filtered(host, takes=takes)
+
     def _leave_out(self, host: int) -> None:
         """Leaves out a host without an MQTT face: it is sent nothing until it reconnects."""
         if host in self._remotes:
             self._remotes[host].deaf = True
+            self._contents.changed()
         self.accounts.left(host)
         for stream in self:
             self._remove(stream, host)
@@ -484,6 +495,7 @@ class Sending:
         self._up[host] = self._ups
         if host in self._remotes:
             self._remotes[host].deaf = False
+            self._contents.changed()
         for stream in self:
             if host in stream.members:
                 self._spawn(self._ask(stream, host), f"stream {stream.number} to {host}")

@@ -103,3 +103,20 @@ def test_a_receiver_that_was_away_is_replayed_to_only_what_is_for_it() -> None:
     network.cut.clear()
     closes(network)
     assert network.sent_by.get((ORIGIN, "replay"), 0) - before < 20 * 400
+
+
+def test_receivers_of_an_earlier_version_get_what_they_miss() -> None:
+    """They refuse a skip with a reason that they do not know, and would ask for ever."""
+    network = FilteredNetwork(4, Weather(loss=0.02), replace(SETTINGS, multicast_at=1))
+    network.join_all(*READERS)
+    network.sender.takes_filtered(4, takes=False)
+    for number in range(300):
+        network.send_to(frozenset({2, 3} if number % 3 else {2}), b"%d" % number)
+        network.run(0.001)
+    network.sender.close(network.now)
+    assert network.run_until(network.settled, 60)
+    assert network.got[4] == list(range(300))
+    assert network.got[2] == network.wanted[2]
+    assert network.got[3] == network.wanted[3]
+    assert network.sender.row(4).filtered == 0
+    network.assert_accounts_close()
