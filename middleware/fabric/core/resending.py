@@ -27,7 +27,8 @@ from .vain import PARTS
 _TRIES: Final = 2  # holders that deliver nothing
 # A nak is one small segment, and its gaps may be of any length: this bounds what one can cost.
 _REPAIRS_PER_NAK: Final = 256  # messages
-_FILTERED_PER_NAK: Final = 16_384  # messages that are not for the host: only looked at
+# Messages that are not for a host are only looked at; so many in one answer, or one turn of a replay.
+_MOST_LOOKS: Final = 4096
 _OF_LOG: Final = 1 / 4  # for a bounded log: share that a receiver out of the group may lack
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
@@ -140,7 +141,7 @@ class Resending:
         """Takes the requests of a nak that may be answered now. Returns whether the receiver's first
         missing message is among them."""
         left = _REPAIRS_PER_NAK
-        looks = _FILTERED_PER_NAK
+        looks = _MOST_LOOKS
         skipped: list[Skipped] = []
         first = False
         round_trip = nak.round_trip / 1e6
@@ -488,6 +489,7 @@ class Resending:
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
+        looks = _MOST_LOOKS  # what is skipped takes no window, and would be passed in one turn
         # It has reported since the last try, so that one has failed.
         if peer.sent == peer.next and peer.heard > peer.vain.at:
             self._tried(peer, peer.next, -1, now)
@@ -502,7 +504,8 @@ class Resending:
                 size = self._later(peer.slices, self._outlet.message(found, peer.host, Kind.REPLAY))
                 self._weight.add(found.records, size)
                 self._give(peer, out, now)
-            if not self._may_replay(peer, now):
+            looks -= 1
+            if looks <= 0 or not self._may_replay(peer, now):
                 break
         self._outlet.skip(skipped, peer.host)
 

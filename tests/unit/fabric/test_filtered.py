@@ -12,6 +12,7 @@ from tests.unit.fabric.network import ORIGIN, Network
 
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.states import PeerState
 
 SETTINGS = StreamSettings()
 READERS = (2, 3, 4)
@@ -120,3 +121,29 @@ def test_receivers_of_an_earlier_version_get_what_they_miss() -> None:
     assert network.got[3] == network.wanted[3]
     assert network.sender.row(4).filtered == 0
     network.assert_accounts_close()
+
+
+def test_a_replay_of_what_is_not_for_a_receiver_gives_way_to_other_work() -> None:
+    """Nothing of it is sent, so no window ends a turn."""
+    network = FilteredNetwork(6, Weather(), replace(SETTINGS, silent_after=2.5))
+    network.join_all(2, 3)
+    network.cut.add(3)
+    for number in range(20_000):
+        network.send_to(frozenset({2}), b"")
+        if number % 200 == 0:
+            network.run(0.05)
+    assert network.sender.peers.get(3).state is PeerState.SILENT
+    network.cut.clear()
+    passed, most = network.sender.peers.get(3).sent, 0
+
+    def caught_up() -> bool:
+        nonlocal passed, most
+        before, passed = passed, network.sender.peers.get(3).sent
+        most = max(most, passed - before)
+        return passed >= 20_000
+
+    assert network.run_until(caught_up, 60)
+    assert most < 10_000
+    network.sender.close(network.now)
+    assert network.run_until(network.settled, 60)
+    assert network.sender.row(3).filtered == 20_000
