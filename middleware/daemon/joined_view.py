@@ -27,6 +27,7 @@ from treecast.middleware.relay.view_store import ViewStore
 
 from .joining import Joining
 from .status import CoordinatorCounts
+from .told_wishes import told
 
 E = TypeVar("E", bound=Enum)
 
@@ -147,12 +148,7 @@ class JoinedHost:
 
     def wishes(self) -> Sequence[pb.TopicWish]:
         """Returns this host's wishes for topics that MQTT can name."""
-        found = []
-        for wish in self._joining.relay.distribution.interest.wishes():
-            if wish.filter is not None:
-                text = wish.content.text if wish.content is not None else ""
-                found.append(pb.TopicWish(topics=wish.filter.decode(), filter=text))
-        return found
+        return told(self._joining.relay.distribution.interest.wishes())
 
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Returns the streams, those of this host first, by name."""
