@@ -132,13 +132,15 @@ def test_a_replay_of_what_is_not_for_a_receiver_gives_way_to_other_work() -> Non
         network.send_to(frozenset({2}), b"")
         if number % 200 == 0:
             network.run(0.05)
-    assert network.sender.peers.get(3).state is PeerState.SILENT
+    peer = network.sender.peers.get(3)
+    assert peer is not None
+    assert peer.state is PeerState.SILENT
     network.cut.clear()
-    passed, most = network.sender.peers.get(3).sent, 0
+    passed, most = peer.sent, 0
 
     def caught_up() -> bool:
         nonlocal passed, most
-        before, passed = passed, network.sender.peers.get(3).sent
+        before, passed = passed, peer.sent
         most = max(most, passed - before)
         return passed >= 20_000
 
