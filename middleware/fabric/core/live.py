@@ -475,10 +475,13 @@ class Live:
             self.partial = True
             for peer in self._peers:
                 peer.addressed = max(peer.addressed, self._flight.place(message.sequence))
+        whole = 1 if self._message is None else 0
         for peer in self._peers:
             if message.is_for(peer.host):
                 peer.addressed = total
-            elif peer.live and peer.arrived >= peer.addressed:
+                continue
+            peer.spared += whole
+            if peer.live and peer.arrived >= peer.addressed:
                 peer.arrived = total
                 self._bound(peer)
         self._recount()

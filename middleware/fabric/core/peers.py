@@ -72,6 +72,7 @@ class Peer:
         "room",
         "sent",
         "slices",
+        "spared",
         "stamp",
         "state",
         "turnaround",
@@ -108,6 +109,7 @@ class Peer:
         )
         self.arrived = 0  # place of the farthest arrival (`live`)
         self.addressed = 0  # place after the last live message that was for it, if not all are for all
+        self.spared = 0  # messages sent to others that were not for it
         self.limit = 0  # live data may be sent up to this place
         self.waited = 0.0  # share of the time that others, which can take more, waited for it alone
         self.doubted = False  # what its carrier sends may not arrive at it

@@ -58,6 +58,7 @@ _SHARED: Final = frozenset({Kind.DATA, Kind.HEARTBEAT})  # whose arrivals receiv
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
 _JUDGED_BY: Final = 64  # messages sent to a group before a host's requests count against it
+_LEAST_ASKED: Final = 8  # requests of a host for which few of these messages are
 _AGAIN_AFTER: Final = 1.0  # seconds after which an origin that raised is looked at again
 _JUDGED_AFTER: Final = 1.0  # minimum seconds; and twice in a row, because a host that was stopped also asks
 
@@ -107,6 +108,7 @@ class Served:
         "_asked",
         "_looked",
         "_sent",
+        "_spared",
         "_suspected",
         "_witnesses",
         "carrier",
@@ -127,6 +129,7 @@ class Served:
         self.data: Shipped | None = None  # the count of its live data by the carrier
         self._sent = 0  # sent to all, and requested per host, at the last check
         self._asked: dict[int, int] = {}
+        self._spared: dict[int, int] = {}  # not for the host
         self._looked = 0.0
         self._suspected: frozenset[int] = frozenset()
 
@@ -156,12 +159,14 @@ class Served:
         """Starts a new check. Returns the total of whole messages requested by each host of the carrier."""
         self._looked = now
         self._sent = self.sender.sent_to_all
-        self._asked = {peer.host: peer.asked for peer in self.sender.peers if peer.host in self.confirmed}
+        peers = [peer for peer in self.sender.peers if peer.host in self.confirmed]
+        self._asked = {peer.host: peer.asked for peer in peers}
+        self._spared = {peer.host: peer.spared for peer in peers}
         return self._asked
 
     def unreached(self, now: float) -> list[int]:
         """Returns the hosts that the carrier no longer reaches: those that are cut off (`evidence`), and
-        those that twice requested more than half of what the carrier was given.
+        those that twice requested more than half of what the carrier was given for them.
 
         They are removed from `confirmed`. Hosts that lose parts of messages request parts, and are not
         counted.
@@ -174,15 +179,24 @@ class Served:
         sent = self.sender.sent_to_all - self._sent
         if self.carrier == UNICAST or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
             return []
-        before = self._asked
+        before, spared = self._asked, self._spared
         asking = frozenset(
-            [host for host, asked in self._look(now).items() if 2 * (asked - before.get(host, asked)) > sent]
+            [
+                host
+                for host, asked in self._look(now).items()
+                if _judged(asked - before.get(host, asked), sent - self._spared[host] + spared.get(host, 0))
+            ]
         )
         lost = asking & self._suspected
         self._suspected = asking - lost
         if lost:
             self._reaches(self.confirmed - lost)
         return sorted(lost)
+
+
+def _judged(asked: int, sent: int) -> bool:
+    """Whether a host that has requested so many of the messages sent to it is suspected."""
+    return asked >= _LEAST_ASKED and 2 * asked > sent
 
 
 class Shipment:

@@ -13,6 +13,7 @@ from tests.unit.fabric.network import ORIGIN, Network
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import PeerState
+from treecast.middleware.fabric.core.streams import Served, Witnesses
 
 SETTINGS = StreamSettings()
 READERS = (2, 3, 4)
@@ -149,3 +150,21 @@ def test_a_replay_of_what_is_not_for_a_receiver_gives_way_to_other_work() -> Non
     network.sender.close(network.now)
     assert network.run_until(network.settled, 60)
     assert network.sender.row(3).filtered == 20_000
+
+
+def test_a_host_that_a_carrier_brings_none_of_its_few_messages_is_not_reached() -> None:
+    """Switches may not know its filter, and heartbeats arrive all the same."""
+    network = FilteredNetwork(7, Weather())
+    network.join_all(*READERS)
+    served = Served(network.sender, 0, Witnesses())
+    served.use(1, 0, frozenset(READERS), network.now)
+    lost: list[int] = []
+    for number in range(600):
+        network.send_to(frozenset({2, 3}) if number % 10 == 0 else frozenset({2}), b"x")
+        peer = network.sender.peers.get(3)
+        assert peer is not None
+        peer.asked += number % 10 == 0
+        network.run(0.01)
+        lost += served.unreached(network.now)
+    assert lost == [3]
+    assert served.confirmed == {2, 4}
