@@ -60,9 +60,10 @@ class InstalledWays(msgspec.Struct, frozen=True):
     def writes(self, advice: pb.TreeAdvice) -> int:
         """Returns the segments that are written and removed, for the sets of now."""
         network = self.ways.network
-        groups = [_by_node(network, group) for group in self.groups]
+        groups = [one for group in self.groups if (one := _by_node(network, group)) is not None]
         before, after = (
-            {_by_node(network, g): a for g, a in some.items()} for some in (self.avoid, avoid_of(advice))
+            {one: links for group, links in some.items() if (one := _by_node(network, group)) is not None}
+            for some in (self.avoid, avoid_of(advice))
         )
         return candidates.writes(self.ways, groups, before, after)[1]
 
@@ -72,9 +73,13 @@ def avoid_of(advice: pb.TreeAdvice) -> Avoid:
     return {(one.root, tuple(one.receivers)): mask_of(one.avoid) for one in advice.ways if one.avoid}
 
 
-def _by_node(network: Network, group: Group) -> candidates.Group:
-    root = network.node(group[0])
-    receivers = sorted({network.node(name) for name in group[1]} - {root})
+def _by_node(network: Network, group: Group) -> candidates.Group | None:
+    """None for a set with a host that the description does not have: there is no tree for it."""
+    try:
+        root = network.node(group[0])
+        receivers = sorted({network.node(name) for name in group[1]} - {root})
+    except RoutingError:
+        return None
     return root, tuple(receivers)
 
 

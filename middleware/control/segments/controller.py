@@ -87,7 +87,9 @@ class Controller:
         )
         self._advised = self._follower()
         self._followed_at = -described.advice.every
-        self._balances = True  # and not only watches, because advice is valid
+        self._following: asyncio.Task[None] | None = None  # a look at advice, beside everything else
+        self._one_at_a_time = asyncio.Lock()  # of updates: applied advice makes one, too
+        self._balances = not self.managed.avoid  # and does not begin with ways that advice has left
         self._advice_said = ""
         self._watch = Watch(
             self.probes,
@@ -120,6 +122,9 @@ class Controller:
         await self.manager.start()
 
     async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         await self._watch.close()
 
     async def run(self) -> None:
@@ -149,18 +154,29 @@ class Controller:
             self._reminded_at = now
             manager.remind()
         await self._update()
-        advised = self._advised
-        if advised is not None and not urgent and now - self._followed_at >= self._described.advice.every:
-            self._followed_at = now
-            await self._follow(advised)
+        if self._advised is not None and not urgent:
+            self._look_at_advice(self._advised, now)
 
     async def _update(self) -> None:
         manager = self.manager
-        if self._wanted is not None and await manager.update(
-            self._wanted, avoid=self.managed.avoid, down=self.probes.down
-        ):
-            trees, segments = len(manager.forest.groups), len(manager.forest.segments)
-            print(f"version={manager.version} trees={trees} segments={segments}", flush=True)
+        async with self._one_at_a_time:
+            if self._wanted is not None and await manager.update(
+                self._wanted, avoid=self.managed.avoid, down=self.probes.down
+            ):
+                trees, segments = len(manager.forest.groups), len(manager.forest.segments)
+                print(f"version={manager.version} trees={trees} segments={segments}", flush=True)
+
+    def _look_at_advice(self, advised: Advised, now: float) -> None:
+        """Begins a look, unless one still waits for its daemon: trees leave a dead link meanwhile. Raises what
+        went wrong in the last one.
+        """
+        last = self._following
+        if last is not None and last.done():
+            self._following = None
+            last.result()
+        if self._following is None and now - self._followed_at >= self._described.advice.every:
+            self._followed_at = now
+            self._following = asyncio.create_task(self._follow(advised), name="advice")
 
     async def _follow(self, advised: Advised) -> None:
         """Decides about new advice. A daemon that is away is said once, and hinders nothing else."""
@@ -188,7 +204,7 @@ class Controller:
             self._balances = False
             return
         if not self._balances:
-            traffic.take(self.managed.avoid)
+            traffic.take(self.managed.avoid, rates)
             self._balances = True
         before, avoid = self.managed.avoid, traffic.avoid(rates)
         for group in [one for one in avoid if avoid[one] != before.get(one, 0)]:

@@ -92,8 +92,11 @@ class Traffic:
         groups = self._forest.groups
         return {group: groups[group].avoid for group in rates if group in groups}
 
-    def take(self, avoid: Mapping[Group, int]) -> None:
-        """Starts from trees that somebody else has moved: the next look only measures."""
+    def take(self, avoid: Mapping[Group, int], groups: Mapping[Group, float]) -> None:
+        """Starts from trees that somebody else has moved, those of groups that have come meanwhile among
+        them: the next look only measures.
+        """
+        self._follow(groups)
         for group, known in self._forest.groups.items():
             links = avoid.get(cast(Group, group), 0)
             if known.avoid != links:
@@ -124,8 +127,8 @@ class Traffic:
         return moved
 
     def _open(self, group: Group) -> None:
-        leaves = mask_of([self._network.node(name) for name in group[1]])
         try:
+            leaves = mask_of([self._network.node(name) for name in group[1]])
             self._forest.open(group, self._network.node(group[0]), leaves)
         except RoutingError:
             pass  # the manager says so

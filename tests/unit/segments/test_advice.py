@@ -4,6 +4,8 @@ memory while packets are sent at every step."""
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from tests.unit.trees.test_advice import Kept, Topics
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.control.advice.following import Advised
+from treecast.middleware.control.advice.place import AdvicePlace
 from treecast.middleware.control.advice.rules import Adviser, Decision, KeptAdvice, Limits, Situation
 from treecast.middleware.control.segments.advised import ManagedWays, WaysFile, avoid_of
+from treecast.middleware.control.segments.controller import Controller
+from treecast.middleware.control.segments.description import Described
 from treecast.middleware.control.segments.manager import Group, SegmentManager
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.replication.paths import Paths
@@ -131,6 +136,20 @@ def test_sets_that_nobody_has_cost_no_writes_and_are_kept() -> None:
     assert ("h3", ("h0",)) in one.avoid
 
 
+def test_sets_with_hosts_that_the_description_lacks_keep_no_advice_waiting() -> None:
+    """Daemons may have receivers that the file does not name: these have no tree, and no rule is for them."""
+
+    async def nothing() -> None:
+        return None
+
+    strange: list[Group] = [*GROUPS, ("h0", ("agent",)), ("elsewhere", ("h1",))]
+    one = ManagedWays(Ways(NETWORK, Paths(NETWORK)), 1, lambda: strange, nothing, {strange[2]: 1 << FIRST})
+    told = advice(1, one.describe("ring", NOW, ""), way(GROUPS[0], FIRST))
+    assert weighed(one, told) == weighed(
+        managed(), advice(1, managed().describe("ring", NOW, ""), *told.ways)
+    )
+
+
 def test_kept_ways_name_links_and_survive_other_numbers(tmp_path: Path) -> None:
     file, avoid = WaysFile(tmp_path / "net.ways", NETWORK), {GROUPS[0]: 1 << FIRST}
     assert file.load() == {}
@@ -202,3 +221,42 @@ async def test_trees_leave_a_link_by_advice_and_stay_when_later_advice_is_bad() 
     assert one.own.applied()[-1].decision == "applied"
     assert one.crossed(GROUPS[0]) == 1
     assert one.site.versions == sorted(one.site.versions)
+
+
+class Slow(Topics):
+    """The topics of a daemon that does not answer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+
+    def ensure(self, names: Iterable[str]) -> None:
+        self.answers.wait(30)
+        super().ensure(names)
+
+
+async def test_trees_leave_a_dead_link_while_the_daemon_with_advice_does_not_answer(tmp_path: Path) -> None:
+    site, own = Site(NETWORK), Slow()
+    described = Described(
+        links=[(NETWORK.names[one], NETWORK.names[other]) for one, other in NETWORK.ends],
+        routers={NETWORK.names[node]: "" for node in NETWORK.switches},
+        advice=AdvicePlace(kafka="in memory", network="ring", every=0.0),
+    )
+    one = Controller(described, site.plan(1), "", folder=tmp_path, opened=lambda _: own)
+    one.manager = site.manager(1)
+    await one.manager.start()
+    for _ in range(3):
+        await one._look(urgent=False)
+    looks = one._following
+    assert looks is not None
+    assert not looks.done()
+    one._wanted = dict.fromkeys(GROUPS, 0)
+    one.probes.down = 1 << FIRST
+    await one._look(urgent=True)
+    site.cut = 1 << FIRST
+    site.check()
+    assert not looks.done()
+    own.answers.set()
+    await looks
+    assert own.topology().kind == topics.SEGMENTS
+    await one.close()

@@ -306,6 +306,17 @@ def test_a_counter_that_starts_again_is_no_load() -> None:
     assert traffic.load[0] == 8000
 
 
+def test_balancing_goes_on_from_the_ways_that_others_have_left() -> None:
+    """Also those of a set that has come meanwhile; a set that the network lacks is left out."""
+    network = isp()
+    traffic = Traffic(network, Ways(network, Paths(network)), 100 * MBIT)
+    full = network.link(network.node("r12"), network.node("r16"))
+    rates = {STREAM: 17.0 * MBIT, ("h2", ("nobody",)): 1.0}
+    traffic.count(0.0, {})
+    traffic.take({STREAM: 1 << full}, rates)
+    assert traffic.avoid(rates) == {STREAM: 1 << full}
+
+
 async def test_a_tree_needs_a_router_that_is_not_written() -> None:
     site = Site(ring())
     manager = site.manager(1)
