@@ -4,6 +4,7 @@ host of those that carry messages between sites.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -54,6 +55,8 @@ class SiteLife:
         self.control: ControlServer | None = None  # of a network controller
         self.on_standby: Callable[[], None] = lambda: None  # called once it waits for another agent to end
         self._stands_by = False
+        self.over = asyncio.Event()  # the agent is to end by itself
+        self.why_over = ""
 
     async def start(self, host: BrokerlessHost | None = None) -> None:
         """Serves the admin address, if there is one, and the control address of a host of the fabric. Raises
@@ -71,6 +74,11 @@ class SiteLife:
         if not self._stands_by:
             self._stands_by = True
             self.on_standby()
+
+    def end(self, why: str) -> None:
+        """Has the agent end as after a failure."""
+        self.why_over = self.why_over or why
+        self.over.set()
 
     async def close(self) -> None:
         if self.control is not None:

@@ -19,6 +19,7 @@ import msgspec
 
 from treecast.agents.common.life import SiteLife, StartRefused, member_of
 from treecast.agents.common.status import AgentCounters, Trouble
+from treecast.middleware.api.entries import HostEntry
 from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.counters import Counters
@@ -84,6 +85,7 @@ class KafkaAgent:
             standby=self._stand_by if kafka.standby else None,
         )
         self.host = LeadingHost(host, Counters(), self.following.made, Homes(self.cluster, settings))
+        self.host.on_successor = self._end_for
         self.following.host = self.host
         self._task: asyncio.Task[None] | None = None
 
@@ -112,6 +114,13 @@ class KafkaAgent:
         self.note("standby", reason.detail)
         self.life.stand_by()
         await asyncio.sleep(_TRY_EVERY)
+
+    def _end_for(self, successor: HostEntry) -> None:
+        """Another agent has taken the name over while this one was cut off: hosts listen to that one."""
+        self.life.end(
+            f"another agent has taken over the name {successor.name}, at {successor.address}: started again,"
+            " this one waits for its end with kafka.standby = true, and is refused without"
+        )
 
     async def _find_cluster(self) -> None:
         """Waits for the first answer of the Kafka cluster. What was copied before can be read meanwhile."""

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.identity import TopicId, TopicPartition
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.leading_host import LeadingHost, leads
 from treecast.shims.kafka.codec_client import Fetched
@@ -93,12 +93,31 @@ class Following:
         await self._look_at_configs()
         for change in list(changes(found.topics, self._known(), self._settings.follows)):
             await self._carry_out(change)
+        self._keep_to_view()
         for name, partition in self.partitions.items():
             leader = self._cluster.leader(name.topic, name.partition)
             if leader is not None and found.topics[name.topic].topic_id == partition.topic.topic_id:
                 self.fetchers.led(partition, leader)
         self.fetchers.keep()
         await self._claim()
+
+    def _keep_to_view(self) -> None:
+        """Has a copy of each partition that is led here, and none of topics that are gone.
+
+        Another agent of this name may have brought and withdrawn topics while this directory was not in use,
+        and an own change may have been seen late.
+        """
+        brought = {topic.topic_id: topic for topic in self.host.led.brought()}
+        known = brought.keys() | {one.topic_id for one in self._cluster.found.topics.values()}
+        copied = {one.topic.topic_id: one.topic for one in self.partitions.values()}
+        for topic_id in copied.keys() - known:
+            self.host.led.store.drop(copied[topic_id])
+            self._forget(topic_id)
+        for topic in brought.values():
+            try:
+                self.host.led.open(topic)
+            except TreecastError as error:
+                self._notes.note(f"topic {topic.name}", error.detail)
 
     async def _claim(self) -> None:
         """Leads the partitions that another directory had before: an earlier run's, or the agent's that a
@@ -159,12 +178,15 @@ class Following:
         await self.host.withdraw(topic)
         self._configs.pop(name, None)
         self.withdrawn += 1
-        for one in [one for one in self.partitions.values() if one.topic.topic_id == topic.topic_id]:
+        self._forget(topic.topic_id)
+        _log.info("topic is no longer followed", topic=name, reason=why)
+
+    def _forget(self, topic_id: TopicId) -> None:
+        for one in [one for one in self.partitions.values() if one.topic.topic_id == topic_id]:
             one.session.gone()
             one.end_stream()
             if self.partitions.get(one.name) is one:
                 del self.partitions[one.name]
-        _log.info("topic is no longer followed", topic=name, reason=why)
 
     # --- settings
 

@@ -24,9 +24,14 @@ WRONG_USE = 2
 
 
 class Waits(Protocol):
-    """`on_standby`: called once an agent waits for another one to end."""
+    """`on_standby`: called once an agent waits for another one to end.
+
+    `over`: set when the agent is to end by itself, for the reason `why_over`.
+    """
 
     on_standby: Callable[[], None]
+    over: asyncio.Event
+    why_over: str
 
 
 class RunningAgent(Protocol):
@@ -138,8 +143,11 @@ async def _serve(agent: RunningAgent, site: str) -> int:
         say(f"ready site={site} admin={agent.admin_address}")
         notifier.send("READY=1", "STATUS=serving")
         tuning.freeze_heap()
-        await signals.first.wait()
+        await _either(signals.first, agent.life.over)
         notifier.send("STOPPING=1")
+        if not signals.first.is_set():
+            print(f"treecast agent: {agent.life.why_over}", file=sys.stderr)
+            return FAILED
         _log.info("stopping")
     except (TreecastError, OSError) as error:
         print(f"treecast agent: {error}", file=sys.stderr)
@@ -165,6 +173,14 @@ async def _started(agent: RunningAgent, signals: Signals) -> bool:
         for task in (starting, ended):
             task.cancel()
         await asyncio.gather(starting, ended, return_exceptions=True)
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Returns once one of both is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in (one, other)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 async def _ping(notifier: Notifier) -> None:

@@ -69,7 +69,8 @@ class LedReplicas(Replicas):
 
     def __init__(self, own: OwnHost, topics: ViewTopics, host: LeadingHost, neighbours: Neighbours) -> None:
         settings, link = PartitionSettings(), host.link
-        self._own_id = own.host.host_id
+        self._own_id, self._own_run = own.host.host_id, own.run
+        self._host = host
         super().__init__(
             own,
             topics,
@@ -97,8 +98,7 @@ class LedReplicas(Replicas):
 
     async def start(self) -> None:
         for topic in self.brought():
-            for index in range(topic.partitions):
-                self.store.open(topic, index)
+            self.open(topic)
         self.leading.start()
         await super().start()
 
@@ -117,6 +117,11 @@ class LedReplicas(Replicas):
         own = [entry for entry in self._view.topics if leads(entry, self._own_id)]
         return [topics[entry.name] for entry in own if entry.name in topics]
 
+    def open(self, topic: Topic) -> None:
+        """Has a copy of each partition of a topic that was brought. Raises STORAGE."""
+        for index in range(topic.partitions):
+            self.store.open(topic, index)
+
     def _topic_changed(self, before: TopicEntry | None, after: TopicEntry | None) -> None:
         """Other hosts' topics only: this host's own change as it is told to."""
         entry = after or before
@@ -126,6 +131,8 @@ class LedReplicas(Replicas):
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
         if after is None and before is not None:
             self.leading.host_left(before.host_id)
+        if after is not None and after.host_id == self._own_id and after.run > self._own_run:
+            self._host.on_successor(after)
 
 
 def leads(entry: TopicEntry, host_id: int) -> bool:
@@ -144,6 +151,8 @@ class LeadingHost(BrokerlessHost):
         self.made = made
         self._homes = homes
         self.led: LedReplicas
+        # Called when another directory has been attached under this name: other hosts listen to that one.
+        self.on_successor: Callable[[HostEntry], None] = lambda entry: None
 
     def _replicas(self, own: OwnHost, neighbours: Neighbours) -> Replicas:
         register_homes(neighbours.methods, self._homes)
@@ -217,8 +226,7 @@ class LeadingHost(BrokerlessHost):
     async def _carried_out(self, name: str, answer: pb.TopicEntryResponse) -> Topic:
         await self.link.seen(answer.revision)
         topic = self.led.topics()[name]
-        for index in range(topic.partitions):
-            self.led.store.open(topic, index)
+        self.led.open(topic)
         return topic
 
     async def keep_producer_ids_above(self, first: int) -> None:

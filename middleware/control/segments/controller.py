@@ -167,8 +167,9 @@ class Controller:
                 print(f"version={manager.version} trees={trees} segments={segments}", flush=True)
 
     def _look_at_advice(self, advised: Advised, now: float) -> None:
-        """Begins a look, unless one still waits for its daemon: trees leave a dead link meanwhile. Raises what
-        went wrong in the last one.
+        """Begins a look, unless one still waits for its daemon: trees leave a dead link meanwhile.
+
+        Raises what went wrong in the last one.
         """
         last = self._following
         if last is not None and last.done():
