@@ -50,6 +50,7 @@ def test_all_faces(tmp_path: Path) -> None:
         faces = {face: daemon.ready[face] for face in ("kafka", "mqtt", "amqp")}
         alice, root = (Place(**faces, user=name, password=password_of(name)) for name in ("alice", "root"))
         receiver, sender = Pulse(start, "receive", alice), Pulse(start, "send", root)
+        receiver.flows(*faces)
         time.sleep(LOAD_S)
         command = ["users", "delete", "alice", "--file", str(users)]
         subprocess.run([sys.executable, "-m", "treecast.middleware.cli", *command], check=True)

@@ -4,14 +4,15 @@
 
 Keys of the argument are those of `Place`; without `authority`, whom to trust over TLS, there is no TLS.
 `send` publishes a message of each face every 20 ms, by librdkafka, paho (QoS 1) and pika (confirms).
-`receive` reads them at its own host's faces. Both print `ready`. The end of stdin ends the program; then one
-line of JSON on stdout, by face: of `send` the numbers that were acknowledged, of `receive` [number, sent,
-received] of each message, in seconds since 1970.
+`receive` reads them at its own host's faces. Both print `ready`, and `receive` each face that has its first
+message. The end of stdin ends the program; then one line of JSON on stdout, by face: of `send` the numbers
+that were acknowledged, of `receive` [number, sent, received] of each message, in seconds since 1970.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -35,6 +36,7 @@ PATIENCE_S = 60.0
 SILENCE_S = 2.0  # without a message, after which a receiver that is to end has all that there is
 KAFKA, MQTT, QUEUE = "pulse-kafka", "pulse/mqtt", "pulse-queue"
 LOST = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
+_OPEN: list[Consumer] = []  # until the process ends
 MARK = b"pulse-at "  # before the time of each message, so that it is found in files
 
 
@@ -66,14 +68,17 @@ class Sender(Protocol):
 
 
 class Received:
-    """The messages that a receiver has, each as [number, sent, received]."""
+    """The messages that a receiver has, each as [number, sent, received]. Prints the face with the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, face: str) -> None:
+        self._face = face
         self.found: list[tuple[int, float, float]] = []
         self.last = time.monotonic()
 
     def take(self, value: bytes) -> None:
         number, _, sent = value.split()
+        if not self.found:
+            print(f"{self._face}\n", end="", flush=True)
         self.found.append((int(number), float(sent), time.time()))
         self.last = time.monotonic()
 
@@ -119,12 +124,14 @@ def receive_kafka(place: Place, received: Received, ended: threading.Event) -> N
         "allow.auto.create.topics": True,
     }
     consumer = Consumer({**librdkafka(place), **settings, "topic.metadata.refresh.interval.ms": 500})
+    _OPEN.append(consumer)
     consumer.subscribe([KAFKA])
     while not ended.is_set():
         for message in consumer.consume(100, 0.1):
             if message.error() is None:
                 received.take(message.value())
-    # Its group may be out of reach: the process ends without a farewell.
+    # Its group may be out of reach: the process ends without a farewell, also without that of its end as an
+    # object, which a user who is refused waits for until the session is over, 45 s.
 
 
 # --- MQTT
@@ -264,7 +271,7 @@ def send(place: Place, ended: threading.Event) -> dict[str, list[int]]:
 
 def receive(place: Place, asked: threading.Event) -> dict[str, list[tuple[int, float, float]]]:
     ended = threading.Event()
-    received = {face: Received() for face in ("kafka", "mqtt", "amqp")}
+    received = {face: Received(face) for face in ("kafka", "mqtt", "amqp")}
     subscribed = threading.Event()
     threads = [
         threading.Thread(target=receive_kafka, args=(place, received["kafka"], ended)),
@@ -295,6 +302,15 @@ class Pulse:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n", f"{way} at {place.name}"
 
+    def flows(self, *faces: str) -> None:
+        """Returns when a receiver has a message of each of these faces."""
+        assert self._process.stdout is not None
+        missing = set(faces)
+        while missing:
+            line = self._process.stdout.readline()
+            assert line, f"nothing comes by {missing}"
+            missing.discard(line.decode().strip())
+
     def end(self) -> dict[str, Any]:
         """Ends it. Returns what it has, by face."""
         out, _ = self._process.communicate(timeout=2 * PATIENCE_S)
@@ -312,7 +328,8 @@ def main() -> None:
         ended.set()
 
     threading.Thread(target=wait_for_end, daemon=True).start()
-    print(json.dumps((send if sys.argv[1] == "send" else receive)(place, ended)))
+    print(json.dumps((send if sys.argv[1] == "send" else receive)(place, ended)), flush=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":
