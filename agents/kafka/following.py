@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -29,7 +31,17 @@ from .topics import Bring, Change, Grow, InTheWay, Known, Withdraw, changes, fol
 _TOPIC: Final = 2  # the type of a config resource
 _CONFIGS_EVERY: Final = 5.0  # s between two looks at settings
 
+# A new leader of the cluster may say less than all for a moment; what is missing for longer is lost.
+_LOST_AFTER: Final = 30.0
+
 _log = Log(__name__)
+
+
+class Goal(Struct, frozen=True):
+    """The end at which a copy is whole. `at`: when the cluster was seen to have it last."""
+
+    end: int
+    at: float
 
 
 class Notes(Protocol):
@@ -56,7 +68,7 @@ class Following:
         self._notes = notes
         self._configs_at = -_CONFIGS_EVERY
         self._configs: dict[str, dict[str, str]] = {}
-        self._goals: dict[TopicPartition, int] = {}  # the ends at which copies that wait are whole
+        self._goals: dict[TopicPartition, Goal] = {}  # of copies that wait
 
     def made(self, topic: Topic, index: int, copy: FollowedPartition) -> CopiedPartition:
         """Makes the partition over its copy; see `relay.leading_host.Copies`."""
@@ -124,15 +136,20 @@ class Following:
         standby has followed.
 
         Each waits until its copy has what the cluster had at first, so that no replica is asked to cut what
-        the copy lacks.
+        the copy lacks. A cluster that stays below that has lost records, and has what there is.
         """
-        waiting = self.host.waiting()
+        waiting, now = self.host.waiting(), asyncio.get_running_loop().time()
         for name, entry in waiting:
             partition = self.partitions.get(name)
             if partition is None or partition.session.high_watermark < 0 or partition.session.trouble:
                 continue
-            goal = self._goals.setdefault(name, partition.session.high_watermark)
-            if partition.end >= goal:
+            found, goal = partition.session.high_watermark, self._goals.get(name)
+            if goal is None or (found < goal.end and now - goal.at >= _LOST_AFTER):
+                goal = Goal(found, now)
+            elif found >= goal.end:
+                goal = Goal(goal.end, now)
+            self._goals[name] = goal
+            if partition.end >= goal.end:
                 await self.host.claim(name, entry)
                 _log.info("partition is led here again", partition=name, end=partition.end)
         self._goals = {name: self._goals[name] for name, _ in waiting if name in self._goals}
