@@ -377,15 +377,17 @@ COMPACTED = {
 }
 
 
-def fill(bootstrap: str, topic: str) -> int:
-    """Writes ten values for each of ten keys, over several segments. Returns the end offset."""
-    producer, last = KafkaProducer(bootstrap_servers=bootstrap), 0
+def fill(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes]]:
+    """Writes ten values for each of ten keys, over several segments. Returns (offset, key, value) of all."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    written: list[tuple[int, bytes, bytes]] = []
     for number in range(10):
-        sent = [producer.send(topic, b"%d" % number, key=b"%d" % key) for key in range(10)]
-        last = sent[-1].get(PATIENCE).offset
+        value = b"%d" % number
+        sent = [(key, producer.send(topic, value, key=key)) for key in (b"%d" % one for one in range(10))]
+        written += [(future.get(PATIENCE).offset, key, value) for key, future in sent]
         time.sleep(0.12)  # so that the next record begins a segment
     producer.close()
-    return last + 1
+    return written
 
 
 def test_a_compacted_topic_keeps_its_gaps(
@@ -393,15 +395,15 @@ def test_a_compacted_topic_keeps_its_gaps(
 ) -> None:
     """One is compacted by the cluster after a host has all of it, one before it is followed."""
     filled, late = topic(1, **COMPACTED), "followed.late"
-    end = fill(node.bootstrap, filled)
+    written = fill(node.bootstrap, filled)
+    end = written[-1][0] + 1
     first, second = (host.ready["kafka"] for host in hosts)
-    whole = everything(first, filled)
-    assert whole[-1][0] == end - 1
+    assert everything(first, filled)[-1][0] == end - 1
     until(lambda: len(everything(node.bootstrap, filled)) < 50, "the cluster does not compact it")
     kept = everything(node.bootstrap, filled)
     for bootstrap in (first, second):
         found = everything(bootstrap, filled)
-        assert set(kept) <= set(found) <= set(whole)
+        assert set(kept) <= set(found) <= set(written)
         assert {key: value for _, key, value in found} == {key: value for _, key, value in kept}
     admin.delete_records({TopicPartition(filled, 0): end - 5})
     until(lambda: [one[0] for one in everything(second, filled)] == [*range(end - 5, end)], "the start stays")
@@ -409,7 +411,7 @@ def test_a_compacted_topic_keeps_its_gaps(
     agent.kill()
     settings = {key.replace("_", "."): value for key, value in COMPACTED.items()}
     admin.create_topics([NewTopic(late, 1, 1, topic_configs=settings)])
-    end = fill(node.bootstrap, late)
+    end = fill(node.bootstrap, late)[-1][0] + 1
     until(lambda: len(everything(node.bootstrap, late)) < 50, "the cluster does not compact it")
     agent.start()
     agent.until(lambda found: found["topics"].get(late, {}).get("end", 0) >= end, "it is not followed")
