@@ -19,7 +19,15 @@ from .v1 import coordinator_pb2 as pb
 
 STAMP_SECONDS = 10.0  # between two stamps: a copy of a directory is recognised once it is so much older
 
+# In the coordinator's refusals (`control.hosts`) of a second host of a name; others are not the name's.
+_TAKEN = ("is attached already", "another daemon runs as host")
+
 _log = Log(__name__)
+
+
+def name_is_taken(error: TreecastError) -> bool:
+    """Returns whether an attach was refused because another data directory is attached under the name."""
+    return error.fault is Fault.POLICY_VIOLATION and any(text in error.detail for text in _TAKEN)
 
 
 class Attachment:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from treecast.middleware.api.attachment import Attachment
+from treecast.middleware.api.attachment import Attachment, name_is_taken
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import Position, TopicEntry
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from treecast.middleware.api.trust_member import Member
 
 _log = Log(__name__)
-_NOT_NOW = frozenset({Fault.POLICY_VIOLATION, Fault.COORDINATOR_UNAVAILABLE})  # what a standby waits out
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
@@ -233,7 +232,8 @@ class BrokerlessHost:
                 await attachment.attach()
                 return
             except TreecastError as error:
-                if standby is None or error.fault not in _NOT_NOW:
+                away = error.fault is Fault.COORDINATOR_UNAVAILABLE
+                if standby is None or not (away or name_is_taken(error)):
                     raise
                 await standby(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from treecast.agents.kafka.cluster import KafkaCluster
 from treecast.agents.kafka.following import Following
 from treecast.agents.kafka.settings import KafkaSettings
-from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.daemon.process import DaemonProcess
 from treecast.middleware.model.counters import Counters
@@ -51,10 +52,10 @@ class Homes:
 class Side:
     """A leading host with the part of an agent that keeps its copies."""
 
-    def __init__(self, daemon: DaemonProcess, data: Path) -> None:
+    def __init__(self, daemon: DaemonProcess, data: Path, token: JoinToken | None = None) -> None:
         self.waited = 0
         self.ended: list[str] = []
-        token = JoinToken.parse((daemon.data / "join-token").read_text().strip())
+        token = token or JoinToken.parse((daemon.data / "join-token").read_text().strip())
         settings = FabricHostSettings("site", data, daemon.control, token, standby=self.wait)
         cluster = cast(KafkaCluster, SimpleNamespace(found=SimpleNamespace(topics={})))
         notes = SimpleNamespace(note=self.ended.append, settled=None)
@@ -131,3 +132,29 @@ async def test_topics_that_another_directory_brought_and_withdrew_meanwhile_are_
         assert {name for name, _ in first.waiting()} == {TopicPartition("new", 0), TopicPartition("new", 1)}
         assert first.led.store.find("old", 0) is None
         assert not again.ended
+
+
+async def test_a_standby_with_a_wrong_token_does_not_wait_for_ever(
+    daemon: DaemonProcess, tmp_path: Path
+) -> None:
+    right = JoinToken.parse((daemon.data / "join-token").read_text().strip())
+    side = Side(daemon, tmp_path / "one", new_token(right.cluster_id))
+    with pytest.raises(TreecastError):
+        async with side.opened():
+            pass
+    assert not side.waited
+
+
+async def test_a_standby_on_a_copy_of_the_directory_waits_too(daemon: DaemonProcess, tmp_path: Path) -> None:
+    async with Side(daemon, tmp_path / "one").opened():
+        pass
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    copy = Side(daemon, tmp_path / "copy")
+    async with Side(daemon, tmp_path / "one").opened() as first:
+        taking = asyncio.create_task(copy.host.open())
+        await until(lambda: copy.waited)
+        await first.link.client.detach(first.link.session, 0)
+        try:
+            await taking
+        finally:
+            await copy.host.close()
