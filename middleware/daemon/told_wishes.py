@@ -1,4 +1,4 @@
-"""What a host tells the content controller of its interest (`ListWishes`)."""
+"""The interest of a host as the content controller is told of it (`ListWishes`)."""
 
 from __future__ import annotations
 
