@@ -136,7 +136,7 @@ class Following:
         standby has followed.
 
         Each waits until its copy has what the cluster had at first, so that no replica is asked to cut what
-        the copy lacks. A cluster that stays below that has lost records, and has what there is.
+        the copy lacks. A cluster that stays below that has lost records: the copy is whole without them.
         """
         waiting, now = self.host.waiting(), asyncio.get_running_loop().time()
         for name, entry in waiting:
