@@ -18,7 +18,7 @@ The bound rests on what all delivery trees share, as their leaves are terminals:
 from __future__ import annotations
 
 from ..bits import members
-from ..network import Network
+from ..network import Network, RoutingError
 from ..steiner.common import Forest, nodes_of, prune
 from ..steiner.heuristics import mehlhorn
 from .rules import RuleBase
@@ -39,6 +39,8 @@ class SteepestEncoder:
         network, size = self.network, len(self.masks)
         terminals = [asked.start, *members(asked.receivers)]
         delivery = mehlhorn(network, terminals, [1] * len(network.ends))
+        if asked.receivers & ~(nodes_of(network, delivery) | 1 << asked.start):
+            raise RoutingError("a receiver cannot be reached")
         bounds = Bounds(network, asked)
         chosen: list[int] = []
         union, cost = 0, delivery.bit_count()

@@ -67,7 +67,7 @@ def test_trees_follow_what_is_sent() -> None:
             cloud.wanted = wishes  # clients move
             before = labels(cloud, manager.rules)
             assert sum([await look(manager) for _ in range(3)]) > 0
-            assert labels(cloud, manager.rules) < 0.8 * before
+            assert labels(cloud, manager.rules) < 0.85 * before
         assert await look(manager) == 0  # it comes to rest
 
     asyncio.run(run())
@@ -107,6 +107,7 @@ def test_nothing_is_decided_on_little() -> None:
 @pytest.mark.parametrize("strategy", sorted(NEED_KNOWLEDGE))
 def test_the_operators_strategy_alone_is_laid_once_it_is_known_what_is_sent(strategy: str) -> None:
     network, limit = rings(), 6
+    draw = ("clusters", "hybrid", "hybrid-partitions")  # of the generator
     seen = Observed(network, fewest=60)
     for source, receivers in some_wishes(network, Random(1)):
         seen.weights[source, tuple(receivers)] = 50.0
@@ -118,7 +119,7 @@ def test_the_operators_strategy_alone_is_laid_once_it_is_known_what_is_sent(stra
         for at in THRESHOLDS
         for rng in [Random(2)]
     ]
-    if strategy not in ("clusters", "hybrid"):  # these draw
+    if strategy not in draw:
         assert set(trees) in wanted
     rules = RuleBase(network, limit)
     for edges in trees:
@@ -126,7 +127,7 @@ def test_the_operators_strategy_alone_is_laid_once_it_is_known_what_is_sent(stra
     sample = seen.sample(Random(3), SAMPLE)
     assert measure(network, rules, sample) <= 0.95 * measure(network, bare, sample)
     again = better_trees(rules, seen, Random(2), SAMPLE, strategy)
-    assert again is None or strategy in ("clusters", "hybrid"), "it comes to rest"
+    assert again is None or strategy in draw, "it comes to rest"
 
 
 def test_a_publisher_tallies_what_its_stacks_carried() -> None:

@@ -44,7 +44,9 @@ APART = build(["s", "t", "a", "b", "c", "d"], [(0, 2), (0, 3), (1, 4), (1, 5)], 
 STAR = build(["s", *"abcd"], [(0, n) for n in range(1, 5)], hosts=range(1, 5))
 
 # Strategies that lay trees between any clients, or to all of a publisher's subscribers.
-REFUSING = {"random", "random-variant", "partitions", "relation", "frequency-relation", "hybrid"}
+REFUSING = {"random", "random-variant", "partitions", "relation", "frequency-relation", "hybrid"} | {
+    "hybrid-partitions"
+}
 
 
 class Wire:
