@@ -68,7 +68,9 @@ _log = Log(__name__)
 
 # Faults that are normal: streams that were left or belong to another fabric host of this machine, and bare
 # STARE states, which arrive at the same port but have a socket of their own.
-_USUAL: Final = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE", "FAR_AHEAD"})
+_USUAL: Final = frozenset(
+    {"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE", "FAR_AHEAD", "OLD_BEAT"}
+)
 # A packet takes more of a socket's buffer than its bytes (skb->truesize): 2.7 times as much in the worst
 # usual case.
 _PAYLOAD: Final = 3
@@ -479,6 +481,8 @@ class Fabric:
         if streams.probes:
             self._answer_probes()
         self._take(now)
+        self._ship(streams.beats(now))
+        self._note_beats()
         if answer:
             self._ship(streams.answers(now))
         # While much waits for the kernel, streams wait as well: data sent now would be dropped.
@@ -486,6 +490,11 @@ class Fabric:
             self._serve(now)
         if streams.receivers.broken:
             self._part_with_broken()
+
+    def _note_beats(self) -> None:
+        counters, pairs = self.counters, self._streams.pairs
+        counters.beats_sent, counters.beats_received = pairs.sent, pairs.received
+        counters.rests_broken = pairs.lost
 
     def _take(self, now: float) -> int:
         """Delivers the messages whose turn it is, and returns their number. What sinks publish is sent by

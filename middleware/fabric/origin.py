@@ -174,7 +174,7 @@ class Origin:
                 peer.host,
                 peer.state,
                 peer.next,
-                peer.heard,
+                peer.last_heard,
                 self._carrier_of(peer.host),
                 int(peer.pace.size if peer.live else peer.window.size),
                 peer.turnaround.smoothed if peer.turnaround.measured else 0.0,

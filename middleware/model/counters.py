@@ -202,6 +202,11 @@ class FabricCounters(Struct):
     fell_back: int = 0  # hosts that a group was found not to reach
     probes_sent: int = 0
     probes_received: int = 0
+    beats_sent: int = 0  # signs of life for all streams that rest between two hosts
+    beats_received: int = 0
+    rests_broken: int = (
+        0  # times that the resting streams of a host had to show themselves, for want of beats
+    )
     sink_errors: int = 0  # streams left because the layer above failed
     isolated: dict[str, int] = {}  # errors of one part that were kept from the others, by kind of part
 

@@ -78,6 +78,7 @@ class Kind(enum.IntEnum):
     CLOSE = 7  # a stream's end
     PROBE = 8  # of no stream: shows that a carrier reaches its receiver
     REPLAY = 9  # like a repair, for a receiver that catches up
+    BEAT = 10  # of no stream: shows a host that another is there, for all streams that rest between them
 
 
 _KINDS: Final = tuple(Kind)  # by number

@@ -4,8 +4,8 @@
                count x (first uint64, end uint64, part uint16, parts uint16)
     heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes), again uint64,
                holder uint32
-    report     mode uint8 (bit 7: no echo requested), first uint64, next uint64, room uint32 (bytes),
-               stamp uint64 (microseconds),
+    report     mode uint8 (bit 7: no echo requested, bit 6: rests), first uint64, next uint64,
+               room uint32 (bytes), stamp uint64 (microseconds),
                newest uint64, parts uint32, age uint32 (microseconds), held uint64,
                near uint32, near bytes uint64, shared uint32,
                live, repaired, replayed, filtered uint64,
@@ -15,6 +15,7 @@
     announce   first uint64, end uint64, count uint16, count x (host uint32), length uint16, name (UTF-8)
     close      end uint64
     probe      state uint32, nonce uint64
+    beat       run uint64, stamp uint64 (microseconds), served uint64, received uint64, wants uint8
 
 A range is [first, end). A body has to fill its payload, and each number has to lie in its range; otherwise
 SegmentError(BODY) is raised. What was decoded is therefore safe to calculate with.
@@ -27,6 +28,7 @@ import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -45,12 +47,14 @@ _HEARTBEAT: Final = struct.Struct(">QQQIQI")
 _REPORT: Final = struct.Struct(">BQQIQQIIQIQIQQQQ")
 _REASON: Final = struct.Struct(">BQ")
 _NO_ECHO: Final = 0x80
+_RESTS: Final = 0x40
 _COUNT: Final = struct.Struct(">H")
 _SKIP: Final = struct.Struct(">QQB")
 _ANNOUNCE: Final = struct.Struct(">QQH")
 _HOST: Final = struct.Struct(">I")
 _CLOSE: Final = struct.Struct(">Q")
 _PROBE: Final = struct.Struct(">IQ")
+_BEAT: Final = struct.Struct(">QQQQB")
 
 
 class Expiry(enum.IntEnum):
@@ -124,6 +128,10 @@ class Heartbeat(Struct, frozen=True):
     receiver by unicast: it reports at once.
     `again` is the sequence at which a replay restarts; NOWHERE if none does. In that case `holder` is the
     host to ask for everything missing from there on; 0: the origin sends it.
+
+    In an echo, with `again` NOWHERE, `holder` is an offer to rest (`fabric.core.pairs`), if not 0: the
+    checksum of what the origin has announced (`Announce.checksum`), then a bit that says whether the receiver
+    counts as resting. Earlier versions ignore it.
     """
 
     end: int
@@ -137,6 +145,11 @@ class Heartbeat(Struct, frozen=True):
     def is_shared(self) -> bool:
         """Whether it has no address: it was sent to all."""
         return not self.echo and not self.every and self.again == NOWHERE
+
+    @property
+    def offer(self) -> int:
+        """The offer to rest; 0: none."""
+        return self.holder if self.echo and self.again == NOWHERE else 0
 
     @property
     def is_question(self) -> bool:
@@ -191,6 +204,8 @@ class Report(Struct, frozen=True):
 
     `shared` counts the segments sent to all that have arrived, modulo 2^32: data of any first copy, and
     heartbeats without an address. The origin compares it with what it has sent by a carrier.
+
+    `rests` takes up an offer: if the origin's echo accepts, this is the last report until something changes.
     """
 
     mode: Mode
@@ -207,11 +222,12 @@ class Report(Struct, frozen=True):
     near: int = 0
     near_bytes: int = 0
     shared: int = 0
+    rests: bool = False
 
     def encode(self) -> bytes:
         totals = self.totals
         fixed = _REPORT.pack(
-            self.mode | (0 if self.echo else _NO_ECHO),
+            self.mode | (0 if self.echo else _NO_ECHO) | (_RESTS if self.rests else 0),
             self.first,
             self.next,
             min(self.room, 0xFFFF_FFFF),
@@ -241,9 +257,9 @@ class Report(Struct, frozen=True):
         if parts > MAX_SEGMENTS:
             raise SegmentError(SegmentFault.BODY, "more parts than a message has")
         echo = not mode & _NO_ECHO
-        which = _member(Mode, mode & ~_NO_ECHO)
+        which = _member(Mode, mode & ~(_NO_ECHO | _RESTS))
         place = which, first, following, room, stamp, totals, newest, parts, age, echo
-        return cls(*place, held, near, near_bytes, shared)
+        return cls(*place, held, near, near_bytes, shared, bool(mode & _RESTS))
 
 
 class Skipped(Struct, frozen=True):
@@ -287,6 +303,12 @@ class Announce(Struct, frozen=True):
     end: int
     members: tuple[int, ...] = ()
     name: str = ""
+
+    @property
+    def checksum(self) -> int:
+        """A checksum of name and members, 31 bits and never 0."""
+        members = b"".join([_HOST.pack(host) for host in self.members])
+        return crc32(self.name.encode(), crc32(members)) >> 1 or 1
 
     def encode(self) -> bytes:
         name = self.name.encode()
@@ -341,6 +363,30 @@ class Probe(Struct, frozen=True):
         state, nonce = _read(_PROBE, data, 0)
         _fills(data, _PROBE.size, state <= LAST_STATE)
         return cls(state, nonce)
+
+
+class Beat(Struct, frozen=True):
+    """A sign of life for all streams that rest between two hosts (`fabric.core.pairs`).
+
+    `run` differs between runs of the sender, and `stamp` rises within one. `served` and `received` are the
+    digests of the streams that it serves to the addressed host, and receives from it. `wants` asks for beats
+    in return.
+    """
+
+    run: int
+    stamp: int
+    served: int
+    received: int
+    wants: bool
+
+    def encode(self) -> bytes:
+        return _BEAT.pack(self.run, self.stamp, self.served, self.received, self.wants)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Beat:
+        run, stamp, served, received, wants = _read(_BEAT, data, 0)
+        _fills(data, _BEAT.size, wants <= 1)
+        return cls(run, stamp, served, received, bool(wants))
 
 
 _Reason = TypeVar("_Reason", Expiry, Rejection, Mode)

@@ -10,6 +10,7 @@ from treecast.middleware.wire.segment_bodies import NOWHERE
 
 from .outgoing import Slices
 from .pacing import Paths, Quickest, Window
+from .pairs import Pair, Pairs
 from .settings import StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip, Track
@@ -36,12 +37,14 @@ class Peer:
         "again",
         "ahead",
         "announce_at",
+        "announced",
         "arrived",
         "asked",
         "asked_to",
         "back_at",
         "begun_anew",
         "behind",
+        "called",
         "caught_up",
         "done",
         "doubted",
@@ -64,10 +67,12 @@ class Peer:
         "out_since",
         "pace",
         "paced_at",
+        "pair",
         "probed",
         "progressed",
         "questioned",
         "reported",
+        "rests",
         "rewinds",
         "room",
         "sent",
@@ -84,7 +89,14 @@ class Peer:
     )
 
     def __init__(
-        self, host: int, first: int, now: float, state: PeerState, settings: StreamSettings, way: Quickest
+        self,
+        host: int,
+        first: int,
+        now: float,
+        state: PeerState,
+        settings: StreamSettings,
+        way: Quickest,
+        pair: Pair | None = None,
     ) -> None:
         self.host = host
         self.first = first
@@ -100,6 +112,10 @@ class Peer:
         self.near_bytes = 0
         self.done = False
         self.announce_at = now
+        self.announced = False  # since the last change of the members
+        self.pair = pair
+        self.rests = False  # it reports no more, and has settled all (`pairs`)
+        self.called = False  # it has rested, and is to report
         self.room = settings.buffer_bytes
         self.held = NOWHERE  # the first record that it can send to others
         self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of the arrival
@@ -147,6 +163,13 @@ class Peer:
     def live(self) -> bool:
         """Whether it gets live data."""
         return self.state is _LIVE
+
+    @property
+    def last_heard(self) -> float:
+        """When it last showed that it receives the stream."""
+        return (
+            max(self.heard, self.pair.receiver_heard) if self.rests and self.pair is not None else self.heard
+        )
 
     def settle(self, next_: int, now: float) -> None:
         """Takes a report that everything before `next_` is settled."""
@@ -295,8 +318,11 @@ class Peer:
 class Peers:
     """All receivers of a stream, and their state changes."""
 
-    def __init__(self, settings: StreamSettings, paths: Paths | None = None) -> None:
-        """`paths`: shared with other streams of this host; default: its own."""
+    def __init__(
+        self, settings: StreamSettings, paths: Paths | None = None, pairs: Pairs | None = None
+    ) -> None:
+        """`paths`: shared with other streams of this host; default: its own. `pairs`: None: none rests."""
+        self._pairs = pairs
         self._settings = settings
         self._paths = paths if paths is not None else Paths()
         self._peers: dict[int, Peer] = {}
@@ -315,7 +341,8 @@ class Peers:
         """Adds a receiver from `first` on. It is replayed to if `first` is before `edge`, the end of what was
         sent."""
         state = _LIVE if first >= edge else _CATCHING_UP
-        peer = Peer(host, first, now, state, self._settings, self._paths.to(host))
+        pair = None if self._pairs is None else self._pairs.to(host)
+        peer = Peer(host, first, now, state, self._settings, self._paths.to(host), pair)
         if state is _CATCHING_UP:
             peer.out_since = now
         self._peers[host] = peer
@@ -333,6 +360,8 @@ class Peers:
 
     def _list_live(self) -> None:
         self.live = [peer.host for peer in self._peers.values() if peer.state is _LIVE]
+        if self._pairs is not None:
+            self._pairs.changed = True
 
     def in_state(self, state: PeerState) -> list[Peer]:
         return [peer for peer in self if peer.state is state]
@@ -403,7 +432,7 @@ class Peers:
         since = now - settings.silent_after
         silent = []
         for peer in self._peers.values():
-            if peer.state is _SILENT or peer.heard > since:
+            if peer.state is _SILENT or peer.heard > since or peer.rests:
                 continue
             if peer.heard < since - settings.report_idle:
                 peer.heard = since + settings.report_idle
@@ -416,5 +445,5 @@ class Peers:
             self._list_live()
 
     def next_silence(self) -> float:
-        heard = (peer.heard for peer in self if peer.state is not _SILENT)
+        heard = (peer.heard for peer in self if peer.state is not _SILENT and not peer.rests)
         return min(heard, default=NEVER) + self._settings.silent_after

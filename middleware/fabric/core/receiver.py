@@ -6,7 +6,7 @@ if the origin is gone, and reports the outcome of every record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from treecast.middleware.model.timers import NEVER
@@ -32,6 +32,7 @@ from .counters import Refused, StreamCounters
 from .holding import Holding, Share, Sizes
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
+from .pairs import Pair, Pairs, mark
 from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
 from .reporting import Reporting
 from .settings import StreamSettings
@@ -77,7 +78,7 @@ class Receiver:
     `room` is the capacity of the host's sockets. With `keeps`, delivered messages are reported to the origin
     only after `keep`, otherwise at once. `nearest` names members to ask for repairs before the origin.
     `share` is what all receivers of the host may repair in a turn; its owner begins the turns. `sizes` knows
-    how long segments to other hosts may be.
+    how long segments to other hosts may be. `pairs` lets the stream rest; without them it reports always.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Receiver:
         nearest: Nearest | None = None,
         share: Share | None = None,
         sizes: Sizes | None = None,
+        pairs: Pairs | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -136,6 +138,10 @@ class Receiver:
         self._stood = 0  # earlier stamps were echoed to a stopped host, and give no round trip
         self._quiet_until = -NEVER  # nothing to send before then if only in-order data arrives
         self._shared = 0  # segments sent to all that have arrived
+        self.mark = mark(key[1], key[2])
+        self._announced = -1  # checksum of the last announcement
+        self._pairs = pairs
+        self._pair: Pair | None = None if pairs is None else pairs.to(key[0])
 
     # --- calls from the layer above
 
@@ -151,7 +157,9 @@ class Receiver:
 
     @property
     def heard(self) -> float:
-        """When the last segment of the origin arrived."""
+        """When the origin last showed that it serves the stream."""
+        if self._reporting.rests and self._pair is not None:
+            return max(self._heard, self._pair.origin_heard)
         return self._heard
 
     @property
@@ -372,6 +380,8 @@ class Receiver:
             self._reporting.echoed(heartbeat.echo, self._settled_next, self.state is _DONE, now)
             # an echo may take another path than the data and overtake it
             self._know(heartbeat.end, now + self._asking.patience())
+            if heartbeat.offer:
+                self._offered(heartbeat, now)
             return
         if heartbeat.is_question:
             self._know(heartbeat.end, now + self._asking.patience())  # may have overtaken data, as an echo
@@ -381,6 +391,30 @@ class Receiver:
         self._know(heartbeat.end, now + self._asking.first_delay())
         if self._reporting.may_be_lost(now):
             self._report_by(now)
+
+    def _offered(self, heartbeat: Heartbeat, now: float) -> None:
+        """Takes an offer to rest."""
+        if self._pair is None or self._pairs is None:
+            return
+        self._pair.offered(now)
+        self._pairs.needed(now)
+        whole = self._settled_next == self._buffer.known == heartbeat.end and self.final is None
+        fits = whole and self.state is _LIVE and heartbeat.offer >> 1 == self._announced
+        if self._reporting.offered(fits, bool(heartbeat.offer & 1)):
+            self._pair.received[self.key[:2]] = None
+
+    def stir(self, now: float) -> None:
+        """Ends its rest: without news, it reports before the origin may count it as silent."""
+        if self._reporting.rests and self._pair is not None:
+            self._heard = self.heard
+            self._pair.received.pop(self.key[:2], None)
+            self._reporting.wake(now, self._settings.report_idle / 2)
+            self._quiet_until = -NEVER
+
+    def counted(self) -> Iterable[Pair]:
+        """The pair with its origin, while that is there."""
+        there = self._pair is not None and self.state in (_LIVE, _CATCHING_UP)
+        return [self._pair] if there and self._pair is not None else []
 
     def _check_lag(self) -> None:
         """Starts catching up if too much is missing. Records that wait for their turn count as lag only if
@@ -412,6 +446,9 @@ class Receiver:
             origin, stream, _ = self.key
             self._asking.near = self._nearest.nearest(origin, stream, self.members)
         self.name = announce.name
+        self._announced = announce.checksum
+        if self._reporting.rests:
+            self._report_by(now)  # something has changed, or the origin does not know that it rests
         self._know(announce.end, now + self._asking.first_delay())
 
     def _close(self, close: Close, now: float) -> None:
@@ -428,6 +465,8 @@ class Receiver:
 
     def _step(self, event: ReceiverEvent) -> None:
         self.state = receiver_step(self.state, event)
+        if self._pairs is not None:
+            self._pairs.changed = True
         self._asking.behind = self.state is _CATCHING_UP
         self._quiet_until = -NEVER
 
@@ -472,7 +511,9 @@ class Receiver:
         if now < self._quiet_until and not self._queue and not (holding.requests or holding.slices.waiting):
             return []
         self._notice_pause(now)
-        if now >= self._heard + self._settings.orphaned_after:
+        if self._reporting.rests and (self._reporting.at < NEVER or self._buffer.known > self.next):
+            self.stir(now)
+        if now >= self.heard + self._settings.orphaned_after and not self._reporting.rests:
             self._origin_silent(now)
         elif self.state is not _ORPHANED:
             self._orphaned_since = self._word_at = NEVER
@@ -522,14 +563,17 @@ class Receiver:
 
     def _report(self, now: float) -> None:
         settled = self._settled_next
-        echo = self._reporting.asks_for_echo(self.state is _LIVE, now)
+        rests = self._reporting.willing and self._pair is not None and self._pair.serves(now)
+        echo = rests or self._reporting.asks_for_echo(self.state is _LIVE, now)
         newest, parts = self._buffer.newest
+        # Bytes that may be in flight to this host.
+        room = self._buffer.room if self._room is None else min(self._buffer.room, self._room.share)
         report = Report(
             _MODES[self.state],
             self._first,
             settled,
-            self._room_left(),
-            self._reporting.reports(settled, echo, self.state is _DONE, now),
+            room,
+            self._reporting.reports(settled, echo, self.state is _DONE, rests, now),
             self._outcomes.totals() if self._kept is None else self._kept.totals,
             newest,
             parts,
@@ -539,13 +583,9 @@ class Receiver:
             self._asking.asked_near,
             self._asking.asked_near_bytes,
             self._shared,
+            rests,
         )
         self._control(Kind.REPORT, report.encode(), self.key[0])
-
-    def _room_left(self) -> int:
-        """Bytes that may be in flight to this host."""
-        room = self._buffer.room
-        return room if self._room is None else min(room, self._room.share)
 
     def _report_by(self, time: float) -> None:
         self._reporting.by(time)
@@ -569,6 +609,6 @@ class Receiver:
         if self.state is _ORPHANED:
             give_up = self._orphaned_since + self._settings.give_up_after
             times += [self._word_at, give_up if len(self._buffer.gaps) else NEVER]
-        elif self.state in (_LIVE, _CATCHING_UP):
+        elif self.state in (_LIVE, _CATCHING_UP) and not self._reporting.rests:
             times.append(self._heard + self._settings.orphaned_after)
         return min(times)

@@ -19,6 +19,7 @@ from .counters import Refused
 from .holding import Share, Sizes
 from .log import StreamLog
 from .outgoing import Outgoing
+from .pairs import Pairs
 from .receiver import Receiver
 from .reorder import Delivery, Judge, Progress, Room
 from .settings import StreamSettings
@@ -55,8 +56,10 @@ class Receivers:
         complain: Callable[[enum.Enum], None] | None = None,
         nearest: Nearest | None = None,
         sizes: Sizes | None = None,
+        pairs: Pairs | None = None,
     ) -> None:
-        """`room_bytes`: the capacity of the host's sockets."""
+        """`room_bytes`: the capacity of the host's sockets. `pairs`: None: no stream rests."""
+        self._pairs = pairs
         self.host = host
         self.refused: dict[str, int] = {}
         self._settings = settings
@@ -122,10 +125,13 @@ class Receivers:
             nearest=self._nearest,
             share=self._share,
             sizes=self._sizes,
+            pairs=self._pairs,
         )
         member = _Membership(self._count, receiver)
         self.members[origin, stream] = self._by_number[member.number] = member
         self._touched[member.number] = None
+        if self._pairs is not None:
+            self._pairs.changed = True
         return receiver
 
     def leave(self, origin: int, stream: int) -> None:
@@ -137,7 +143,17 @@ class Receivers:
         for pending in (self._touched, self._unsent, self._waiting):
             pending.pop(member.number, None)
         self._schedule.discard(member.number)
+        member.receiver.stir(self._now)  # so that nothing waits for it
         member.receiver.discard()
+        if self._pairs is not None:
+            self._pairs.changed = True
+
+    def stir(self, stream: tuple[int, int], now: float) -> None:
+        """Ends the rest of a stream, given as (origin, stream)."""
+        member = self.members.get(stream)
+        if member is not None:
+            member.receiver.stir(now)
+            self._touched[member.number] = None
 
     def touch(self, origin: int, stream: int) -> None:
         """Marks a receiver changed from outside, so that the next `take` and `to_send` look at it."""

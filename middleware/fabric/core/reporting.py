@@ -2,7 +2,8 @@
 
 A report is due at once when enough data has arrived, soon after progress, and otherwise once in a while. The
 origin echoes the stamp of a report that asks for it. Until an echo confirms that the origin knows of the
-receiver, has what its replay waits for, or has the final report, reports are repeated.
+receiver, has what its replay waits for, or has the final report, reports are repeated. A receiver that rests
+(`pairs`) reports only when something has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Reporting:
 
     `at`: when the next one is due. `unreported`: bytes that arrived since the last one. `settled`: what the
     last one called settled; -1 before the first. `awaited`: a replay waits for the report, which is repeated
-    until echoed.
+    until echoed. `rests`: no report is due until something changes. `willing`: the next one may say so.
     """
 
     def __init__(self, settings: StreamSettings, random: Random, round_trip: RoundTrip, now: float) -> None:
@@ -29,6 +30,9 @@ class Reporting:
         self.unreported = 0
         self.every = 0  # bytes after which it reports at once; 0: as in the settings
         self.awaited = False
+        self.rests = False
+        self.willing = False
+        self._said = False  # the last report said that it rests
         self._settings = settings
         self._random = random
         self._round_trip = round_trip
@@ -81,8 +85,9 @@ class Reporting:
             return True
         return self._stamp <= self._echo or now - self._stamp / 1e6 >= self._round_trip.timeout
 
-    def reports(self, settled: int, echo: bool, final: bool, now: float) -> int:
+    def reports(self, settled: int, echo: bool, final: bool, rests: bool, now: float) -> int:
         """Takes note of a report and sets the time of the next one. Returns its stamp."""
+        self._said, self.willing = rests, False
         stamp = max(1, int(now * 1e6))
         if settled != self.settled and self._round_trip.measured:
             self._unanswered = 0
@@ -93,6 +98,20 @@ class Reporting:
         self._reported_at, self._sure = now, False
         self.at = now + self._interval(final) * (0.75 + self._random.random() / 4)
         return stamp
+
+    def offered(self, fits: bool, accepted: bool) -> bool:
+        """Takes the offer of an echo. `fits`: it can be taken up; `accepted`: the origin counts this host as
+        resting. Returns whether it rests now."""
+        fits = fits and self._sure
+        self.willing = fits
+        if fits and accepted and self._said:
+            self.rests, self.at = True, NEVER
+        return self.rests
+
+    def wake(self, now: float, wait: float) -> None:
+        """Ends the rest. Without news, it reports within `wait` seconds: all streams of a host may do so."""
+        self.rests = False
+        self.by(now + wait * self._random.random())
 
     def _interval(self, final: bool) -> float:
         """The time until the next report. The final report is repeated with growing intervals until it is

@@ -6,6 +6,7 @@ Numbers messages, announces its position in heartbeats, and keeps the accounting
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from treecast.middleware.model.timers import NEVER
@@ -19,8 +20,6 @@ from treecast.middleware.wire.segment import (
     parts_of,
 )
 from treecast.middleware.wire.segment_bodies import (
-    MAX_MEMBERS,
-    Announce,
     Close,
     Heartbeat,
     Mode,
@@ -36,8 +35,10 @@ from .live import Live
 from .log import Log, StreamLog
 from .outgoing import Outgoing
 from .outlet import Outlet
+from .pairs import Pair
 from .peers import Peer, Peers
 from .resending import Resending
+from .rest import Rest
 from .settings import StreamSettings
 from .states import PeerState
 from .timing import Weight
@@ -94,7 +95,8 @@ class Sender:
         self._weight = Weight(settings)
         self._outlet = Outlet(self.key, own, settings.mtu)
         shared = turn or Turn(settings.replay_at_once, settings.send_at_once)
-        self.peers = Peers(settings, shared.paths)
+        self.peers = Peers(settings, shared.paths, shared.pairs)
+        self.rest = Rest(stream, epoch, name, self.peers, shared.pairs, settings)
         self._turn = shared
         self._own_turn = shared if turn is None else None
         edge = self.log.end if live_from is None else live_from
@@ -200,6 +202,7 @@ class Sender:
         """Ends the stream: no message follows. Receivers are told until they have settled everything."""
         self.closed = True
         self._quiet_until = -NEVER
+        self.rest.wake(now, call=False)
         # CLOSE takes the place of heartbeats, and may be lost: it is sent now and soon again.
         self._heartbeat_at = now
         self._heartbeat_interval = self._settings.heartbeat_first
@@ -225,14 +228,18 @@ class Sender:
         peer = self.peers.add(host, first, self.live.joins_before, now)
         if peer.live:
             self.live.begins(peer)
-        if self._heartbeat_at == NEVER:
-            self._heartbeat_at = now + self._heartbeat_interval
+        self.rest.changed()
+        self._begin_beats(now)
 
     def remove_receiver(self, host: int) -> None:
         """Removes a receiver; what `host` has not settled expires for it."""
         self._quiet_until = -NEVER
         self._resending.drop(host)
-        if self.peers.remove(host):
+        peer = self.peers.get(host)
+        if peer is not None:
+            self.rest.forget(peer)
+            self.peers.remove(host)
+            self.rest.changed()
             self.ledger.leave(host, self.log.end)
             # It may have been the one that the log was kept for.
             self._trim()
@@ -241,6 +248,33 @@ class Sender:
         """The host's accounting."""
         peer = self.peers.get(host)
         return self.ledger.row(host, self.log, silent=peer is None or peer.state is _SILENT)
+
+    # --- rest
+
+    @property
+    def mark(self) -> int:
+        """See `pairs.mark`."""
+        return self.rest.mark
+
+    def counted(self) -> Iterable[Pair]:
+        """The pairs with its receivers that are there."""
+        return [peer.pair for peer in self.peers if peer.pair is not None and peer.state is not _SILENT]
+
+    def stir(self, host: int | None, now: float) -> None:
+        """Ends the rest of a receiver that may be gone; None: of all, as the way of data changes."""
+        if not self.rest.some:
+            return
+        self._quiet_until = -NEVER
+        if host is None:
+            self.rest.wake(now, call=True)
+        else:
+            self.rest.stir(host, now)
+        self._heartbeat_at = min(self._heartbeat_at, now)
+
+    def _begin_beats(self, now: float) -> None:
+        """Resumes heartbeats, if somebody is to be told something again."""
+        if self._heartbeat_at == NEVER and not self._idle():
+            self._heartbeat_at = now + self._heartbeat_interval
 
     # --- from receivers
 
@@ -298,8 +332,14 @@ class Sender:
             behind = report.mode is Mode.CATCHING_UP
             self.peers.heard(peer, behind, self.live.edge, now, self._weight.most_behind)
         self._trim()
+        end = self.log.end
+        # Heartbeats and reports are evidence on a carrier: nothing rests while one sends the stream.
+        may_rest = self.sightings is None and not self.closed and self.live.edge == end
+        offer = 0 if late else self.rest.offer(peer, report, end, may_rest, now)
+        self._begin_beats(now)
         if report.echo and not self._turn.stood_lately(now):  # else the round trip would include that time
-            self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
+            body = self._heartbeat(report.stamp, self._every(peer), offer)
+            self._outlet.queue(Kind.HEARTBEAT, body, peer.host)
         if self._end_is_told and not peer.done:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
 
@@ -374,6 +414,9 @@ class Sender:
         return message
 
     def _all(self, out: list[Outgoing], now: float) -> None:
+        if self.rest.stale:
+            self.rest.renew(now)
+            self._begin_beats(now)
         # First, so that nothing below sends what has just expired.
         self.log.expire(now)
         self.peers.silence(now)
@@ -391,12 +434,12 @@ class Sender:
         self._beat(now)
 
     def _announce(self, now: float) -> None:
-        members = tuple(peer.host for peer in self.peers)[:MAX_MEMBERS]
         for peer in self.peers:
-            if peer.announce_at <= now and peer.state is not _SILENT:
-                announce = Announce(peer.first, max(self.live.edge, peer.first), members, self.name)
+            if peer.announce_at <= now and peer.state is not _SILENT and not peer.rests:
+                announce = self.rest.announcement(peer.first, max(self.live.edge, peer.first))
                 self._outlet.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
+                peer.announced = True
 
     def _question(self, now: float) -> None:
         """Asks receivers of a carrier, by unicast, that say nothing about data in flight to them."""
@@ -404,7 +447,10 @@ class Sender:
             return
         for peer in self.live.to_ask(self.sightings.hosts, now):
             peer.questioned = now
-            self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(every=self._every(peer)), peer.host)
+            self._ask(peer)
+
+    def _ask(self, peer: Peer) -> None:
+        self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(every=self._every(peer)), peer.host)
 
     def _live(self, out: list[Outgoing], now: float) -> None:
         if self.live.give(out, now):
@@ -413,13 +459,15 @@ class Sender:
             self._quiet_until = min(self._quiet_until, self.live.next_look())
 
     def _beats_from(self, now: float) -> None:
+        if self.rest.some:
+            self.rest.wake(now, call=False)
         self._heartbeat_interval = self._settings.heartbeat_first
         self._heartbeat_at = now + self._heartbeat_interval
 
-    def _heartbeat(self, echo: int = 0, every: int = 0) -> bytes:
+    def _heartbeat(self, echo: int = 0, every: int = 0, offer: int = 0) -> bytes:
         known = self.live.known
         # A log may have dropped what was never sent. A body whose oldest lies beyond its end is refused.
-        return Heartbeat(known, min(self.log.oldest, known), echo, every).encode()
+        return Heartbeat(known, min(self.log.oldest, known), echo, every, holder=offer).encode()
 
     def _beat(self, now: float) -> None:
         if now < self._heartbeat_at:
@@ -428,6 +476,7 @@ class Sender:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
         else:
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(), None)
+            self.rest.call(self._ask)
         self._heartbeat_interval = min(2 * self._heartbeat_interval, self._longest())
         # With nobody who lacks anything, beats would cost each idle stream a timer; `add_receiver` starts
         # them.
@@ -440,7 +489,9 @@ class Sender:
         return min(longest, _HELD_UP) if self.live.held_up else longest
 
     def _idle(self) -> bool:
-        return not len(self.peers) or (self.closed and all(peer.done for peer in self.peers))
+        if not len(self.peers):
+            return True
+        return all(peer.done for peer in self.peers) if self.closed else self.rest.all_rest()
 
     def next_deadline(self, now: float) -> float:
         """When `to_send` next has something if nothing arrives before. Never too late, possibly early."""
@@ -452,8 +503,10 @@ class Sender:
 
     def _earliest(self, now: float) -> float:
         """When something other than live data is to be sent."""
+        if self.rest.stale:
+            return -NEVER
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
-        times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT]
+        times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT and not peer.rests]
         times += [self._resending.repairs_at(now), self.live.next_look()]
         if self.sightings is not None:
             times.append(self.live.next_question(self.sightings.hosts))

@@ -19,16 +19,19 @@ from treecast.middleware.wire.segment import (
     Message,
     Segment,
     SegmentError,
+    control,
     cut_encoded,
     decode,
+    encode,
 )
-from treecast.middleware.wire.segment_bodies import Probe
+from treecast.middleware.wire.segment_bodies import Beat, Probe
 
 from .asking import Nearest
 from .counters import Shipped
 from .evidence import Evidence, Sightings
 from .holding import Sizes
 from .outgoing import PURPOSES, Outgoing
+from .pairs import Pair, Pairs
 from .receivers import Receivers
 from .sender import Sender
 from .settings import StreamSettings
@@ -45,6 +48,7 @@ class EdgeFault(enum.Enum):
     UNKNOWN_ORIGIN = "this host has no such stream"
     OWN = "the packet was sent by this host"
     FAR_AHEAD = "live data arrived during the replay of its stream"
+    OLD_BEAT = "the beat is an old one or a copy, or of a host that shares no stream with this one"
 
 
 # The fields of a segment's header that tell whom it is for.
@@ -139,6 +143,7 @@ class Served:
             if (carrier, group) != (self.carrier, self.group):
                 self._witnesses.end(self.carrier, self.group, self.sender.sightings)
                 self.sender.sightings = self._witnesses.begin(carrier, group)
+                self.sender.stir(None, now)
             self.carrier, self.group = carrier, group
             self._reaches(confirmed)
             self.data = None
@@ -236,6 +241,7 @@ class Streams:
         """`room_bytes`: the capacity of the host's sockets. `nearest`: names members to ask for repairs.
         `sizes`: knows how long segments may be to each host."""
         self.host = host
+        self.pairs = Pairs(settings, int(random.random() * 2**53))
         self.receivers = Receivers(
             host,
             settings,
@@ -245,6 +251,7 @@ class Streams:
             complain=complain,
             nearest=nearest,
             sizes=sizes,
+            pairs=self.pairs,
         )
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller removes them
         self.unreached: list[tuple[Served, int]] = []  # hosts that their carrier does not reach; as `probes`
@@ -261,7 +268,8 @@ class Streams:
         self._count = 0
         self._touched: dict[int, None] = {}
         self.schedule = Schedule()
-        self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # shared by all senders made for it
+        # Shared by all senders made for it.
+        self.turn = Turn(settings.replay_at_once, settings.send_at_once, self.pairs)
         self._next = 0  # number of the stream that comes first in the next turn
 
     # --- streams served
@@ -369,6 +377,8 @@ class Streams:
             self._complain(EdgeFault.OWN)
         elif segment.kind is Kind.PROBE:
             self._probe(segment)
+        elif segment.kind is Kind.BEAT:
+            self._beat(segment, now)
         elif segment.origin == self.host:
             self._for_origin(segment, now)
         elif (segment.origin, segment.stream) in self.receivers.members:
@@ -393,7 +403,50 @@ class Streams:
         except SegmentError as error:
             self._complain(error.fault)
 
+    def _beat(self, segment: Segment, now: float) -> None:
+        try:
+            beat = Beat.decode(segment.payload)
+        except SegmentError as error:
+            self._complain(error.fault)
+            return
+        self._digest()
+        if not self.pairs.take(segment.sender, beat, now):
+            self._complain(EdgeFault.OLD_BEAT)
+
+    def _digest(self) -> None:
+        self.pairs.count([served.sender for served in self._served.values()], self.receivers)
+
     # --- to the network
+
+    def beats(self, now: float) -> list[Shipment]:
+        """Returns the beats to other hosts that are due, and wakes what rests with hosts that seem gone. To
+        be called before `answers` and `serve`."""
+        if now < self.pairs.next_at:
+            return []
+        for pair in self.pairs.lost_ones(now):
+            self._wake(pair, now)
+        self._digest()
+        shipments: list[Shipment] = []
+        for host, beat in self.pairs.beats(now):
+            shipment = Shipment([host])
+            body = control(Kind.BEAT, self.host, 0, 0, self.host, beat.encode())
+            shipment.datagrams.append(encode(body, self._keys))
+            shipments.append(shipment)
+        return shipments
+
+    def _wake(self, pair: Pair, now: float) -> None:
+        self.pairs.lost += 1
+        if not pair.serves(now):
+            for key in list(pair.received):
+                self.receivers.stir(key, now)
+            pair.received.clear()
+        if not pair.receives(now):
+            for place in list(pair.served):
+                served = self._served.get(place)
+                if served is not None:
+                    served.sender.stir(pair.host, now)
+                    self.touch(served)
+            pair.served.clear()
 
     def answers(self, now: float) -> list[Shipment]:
         """Returns what receivers send: to the stream's origin, or to other members."""
@@ -563,4 +616,4 @@ class Streams:
         """When there is something to do if nothing arrives before."""
         if self._touched:
             return now
-        return min(self.receivers.next_deadline(now), self.schedule.first)
+        return min(self.receivers.next_deadline(now), self.schedule.first, self.pairs.next_at)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from .pacing import Paths
+from .pairs import Pairs
 
 OF_MESSAGE: Final = 8192  # bytes that cost as much as one more message
 SHARE: Final = 0.25  # replayed bytes per live byte while live data waits
@@ -36,14 +37,16 @@ class Turn:
         "_waited",
         "live",
         "of_stream",
+        "pairs",
         "paths",
         "repairs",
         "replays",
         "stood",
     )
 
-    def __init__(self, most: int, most_live: int) -> None:
-        """`most`: bytes for replays, and as many for repairs."""
+    def __init__(self, most: int, most_live: int, pairs: Pairs | None = None) -> None:
+        """`most`: bytes for replays, and as many for repairs. `pairs`: None: no stream rests."""
+        self.pairs = pairs
         self.paths = Paths()  # to other hosts, as measured by all streams of this one
         self._most = most
         self._most_live = most_live

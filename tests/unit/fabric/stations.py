@@ -227,6 +227,7 @@ class Stations(Links):
         station.socket.clear()
         station.held = 0
         self._deliver(station)
+        sent += self._ship(station, station.streams.beats(self.now))
         sent += self._ship(station, station.streams.answers(self.now))
         at = NEVER
         if self.backlog(station.host) <= _BACKLOG:

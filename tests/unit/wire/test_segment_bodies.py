@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
     MAX_SKIPS,
     Announce,
+    Beat,
     Close,
     Expiry,
     Gap,
@@ -27,8 +30,8 @@ from treecast.middleware.wire.segment_bodies import (
 )
 from treecast.middleware.wire.stare import LAST_STATE
 
-Body = Nak | Heartbeat | Report | Skip | Announce | Close | Probe
-KINDS: list[type[Body]] = [Nak, Heartbeat, Report, Skip, Announce, Close, Probe]
+Body = Nak | Heartbeat | Report | Skip | Announce | Close | Probe | Beat
+KINDS: list[type[Body]] = [Nak, Heartbeat, Report, Skip, Announce, Close, Probe, Beat]
 SEQUENCE = st.integers(0, 2**63)
 COUNT = st.integers(1, 2**32 - 1)
 PARTS = st.tuples(st.integers(0, 65534), st.integers(0, 65535)).map(
@@ -45,12 +48,15 @@ totals = st.builds(
     st.dictionaries(st.sampled_from(Rejection), COUNT),
 )
 reports = st.builds(
-    lambda mode, first, room, stamp, total: Report(mode, first, first + total.settled, room, stamp, total),
+    lambda mode, first, room, stamp, total, rests: Report(
+        mode, first, first + total.settled, room, stamp, total, rests=rests
+    ),
     st.sampled_from(Mode),
     SEQUENCE,
     COUNT,
     SEQUENCE,
     totals,
+    st.booleans(),
 )
 skips = st.builds(
     Skip,
@@ -72,7 +78,8 @@ announces = st.builds(
     st.text(st.characters(codec="utf-8"), max_size=60),
 )
 probes = st.builds(Probe, st.integers(0, LAST_STATE), SEQUENCE)
-bodies = st.one_of(naks, heartbeats, reports, skips, announces, st.builds(Close, SEQUENCE), probes)
+beats = st.builds(Beat, *[SEQUENCE] * 4, st.booleans())
+bodies = st.one_of(naks, heartbeats, reports, skips, announces, st.builds(Close, SEQUENCE), probes, beats)
 
 GOLDEN: list[tuple[Body, str]] = [
     (
@@ -109,6 +116,16 @@ GOLDEN: list[tuple[Body, str]] = [
     (Announce(1, 2, (3, 4), "ü"), "0000000000000001 0000000000000002 0002 00000003 00000004 0002 c3bc"),
     (Close(8), "0000000000000008"),
     (Probe(300, 9), "0000012c 0000000000000009"),
+    (
+        Beat(1, 2, 3, 2**64 - 1, True),
+        "0000000000000001 0000000000000002 0000000000000003 ffffffffffffffff 01",
+    ),
+    (
+        Report(Mode.LIVE, echo=False, rests=True, held=8),
+        "c1 0000000000000000 0000000000000000 00000000 0000000000000000"
+        "0000000000000000 00000000 00000000 0000000000000008 00000000 0000000000000000 00000000"
+        "0000000000000000 0000000000000000 0000000000000000 0000000000000000 00 00",
+    ),
 ]
 
 
@@ -151,6 +168,7 @@ def test_arbitrary_bytes_are_refused_or_read(kind: type[Body], data: bytes) -> N
         (Report, Report(Mode.LIVE, parts=65536)),
         (Probe, Probe(LAST_STATE + 1, 0)),
         (Probe, Probe(2**32 - 1, 0)),
+        (Beat, Beat(1, 1, 1, 1, cast(bool, 2))),
     ],
 )
 def test_contradictions_and_numbers_beyond_their_range_are_refused(kind: type[Body], body: Body) -> None:
