@@ -6,6 +6,7 @@ import asyncio
 import select
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.fabric.edges import ALONE, KEYS, STREAM, Collected, fabrics, lose, until
 
 from treecast.middleware.fabric.core.reorder import Progress
@@ -240,3 +241,34 @@ async def test_messages_that_come_alone_are_reported() -> None:
             await until(lambda number=number: len(sink.deliveries) > number)
         await until(lambda: origin.rows()[2].closed)
         assert origin.rows()[2].addressed == 50
+
+
+async def test_streams_without_news_rest_and_wake() -> None:
+    """Over sockets, with keys: two hosts that serve each other two streams come down to beats alone."""
+    quick = replace(STREAM, report_idle=0.1, heartbeat_longest=0.1, orphaned_after=0.5, silent_after=0.6)
+    async with fabrics(1, 2, settings=FabricSettings(stream=quick, carriers=())) as (one, two):
+        sinks = [Collected(), Collected()]
+        ways = [(one, two, sinks[0]), (two, one, sinks[1])]
+        origins = [here.originate(stream, 1, name="t") for here, _, _ in ways for stream in (7, 8)]
+        for origin in origins:
+            here, there, sink = ways[origin.key[0] - 1]
+            origin.add_receiver(there.host, 0)
+            there.join(here.host, origin.key[1], 1, sink, progress=START)
+            origin.publish(b"first", 1)
+        await until(lambda: all(peer.rests for origin in origins for peer in origin.sender.peers))
+        await until(
+            lambda: all(
+                joined.receiver._reporting.rests for fabric in (one, two) for joined in fabric.joined()
+            )
+        )
+        await until(
+            lambda: all(origin.sender._heartbeat_at == NEVER for origin in origins)
+        )  # the last is over
+        sent = [dict(origin.counters.sent) for origin in origins]
+        beats = two.counters.beats_received
+        await until(lambda: two.counters.beats_received > beats + 8)  # longer than silence would be allowed
+        assert [dict(origin.counters.sent) for origin in origins] == sent
+        assert (one.counters.refused, two.counters.refused, one.counters.rests_broken) == ({}, {}, 0)
+        origins[0].publish(b"second", 1)
+        await until(lambda: len(sinks[0].deliveries) == 3)
+        await until(lambda: all(peer.rests for origin in origins for peer in origin.sender.peers))
