@@ -37,6 +37,7 @@ PACKETS = 20.0  # a second and pair of hosts, asked for
 CPU = 3.0  # per cent of a core and daemon, asked for
 KAFKA, CONTROL, FABRIC = 9092, 7671, 7672
 _START = 600.0  # seconds
+_LOOK = 4.0  # seconds over which it looks whether all rests
 
 
 def description(hosts: int) -> str:
@@ -147,6 +148,15 @@ def site(hosts: int, python: str, data: Path | None) -> Iterator[Site]:
             made.stop()
 
 
+def rest(made: Site, seconds: float) -> None:
+    """Returns once a host receives less than is asked for from each other one, after `seconds` at most."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = measure(made, min(_LOOK, seconds))
+        if max(host["received from each"] for host in found.values()) < PACKETS:
+            return
+
+
 def measure(made: Site, seconds: float) -> dict[str, Any]:
     """Returns by host what it received and sent, its processor time and memory."""
     packets, out, cpu, begun = made.received(), made.sent(), made.cpu(), time.monotonic()
@@ -191,12 +201,14 @@ def idle(
     hosts: Annotated[int, typer.Option(min=2, help="hosts, each with a daemon")] = 20,
     topics: Annotated[int, typer.Option(min=1, help="topics that each host leads")] = 200,
     seconds: Annotated[float, typer.Option(min=1, help="how long it counts")] = 60,
-    settle: Annotated[float, typer.Option(min=0, help="seconds before, for everything to rest")] = 60,
+    settle: Annotated[
+        float, typer.Option(min=0, help="seconds that it waits at most for everything to rest")
+    ] = 60,
     patience: Annotated[
         float, typer.Option(min=0, help="seconds to wait for a load average of at most 1")
     ] = PATIENCE,
     quick: Annotated[
-        bool, typer.Option("--quick", help="3 hosts with 5 topics, to see that it works")
+        bool, typer.Option("--quick", help="3 hosts with 10 topics, to see that it works")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")] = False,
     out: Annotated[Path, typer.Option(help="where bench-idle.json goes")] = Path("out"),
@@ -205,17 +217,17 @@ def idle(
     ] = sys.executable,
     data: Annotated[Path | None, typer.Option(help="where data directories are made")] = None,
 ) -> None:
-    """What topics without news cost between hosts: packets, processor time and memory."""
+    """Counts what topics without news cost between hosts: packets, processor time and memory."""
     console = Console(stderr=json, highlight=False)
     if quick:
-        hosts, topics, seconds, settle, patience = 3, 5, min(seconds, 4), min(settle, 12), 0
+        hosts, topics, seconds, patience = 3, 10, min(seconds, 4), 0
     require_root()
     signal.signal(signal.SIGTERM, _leave)  # as Ctrl-C does: daemons are stopped, and namespaces removed
     with site(hosts, treecast_python, data) as made:
         console.print(f"{hosts} daemons are ready")
         made.fill(topics)
         console.print(f"{topics * hosts} topics are read at all hosts")
-        time.sleep(settle)
+        rest(made, settle)
         load = Quiet(patience).wait()
         found = measure(made, seconds)
     context = {"hosts": hosts, "topics": topics, "seconds": seconds, "machine": machine.describe()}

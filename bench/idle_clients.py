@@ -32,7 +32,7 @@ def make(address: str, names: Sequence[str]) -> None:
 
 
 def read(address: str, names: Sequence[str]) -> None:
-    """Reads all topics. Its fetches wait as long as they may, so that they cost nothing while it is idle."""
+    """Reads all topics. Its fetches wait long, so that they cost nothing while it is idle."""
     settings: dict[str, Any] = {
         "bootstrap.servers": address,
         "group.id": "idle",

@@ -168,7 +168,7 @@ class Pairs:
             self.next_at = now
 
     def count(self, streams: Iterable[Marked], received: Iterable[Marked]) -> None:
-        """Computes all digests anew, if something has changed. `streams`: those that this host serves."""
+        """Computes all digests, if something has changed. `streams` are served here, `received` come from others."""
         if not self.changed:
             return
         self.changed = False
