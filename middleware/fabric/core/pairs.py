@@ -168,7 +168,7 @@ class Pairs:
             self.next_at = now
 
     def count(self, streams: Iterable[Marked], received: Iterable[Marked]) -> None:
-        """Computes all digests, if something has changed. `streams` are served here, `received` come from others."""
+        """Computes all digests, if something has changed. Others serve `received`, this host `streams`."""
         if not self.changed:
             return
         self.changed = False
