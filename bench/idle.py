@@ -78,6 +78,7 @@ class Site:
             given["join"] = f"{self._lab.ipv4(first)}:{CONTROL}"
             given["join-token"] = f"@{self._folder / first / 'join-token'}"
         words = [word for name, value in given.items() for word in (f"--{name}", value)]
+        words += ["--rest-streams", "true"]
         with (self._folder / f"{host}.log").open("wb") as log:
             command = (self._python, "-m", "treecast.middleware.cli", "up", *words)
             process = self.daemons[host] = self._lab.start(host, *command, stderr=log)

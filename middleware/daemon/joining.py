@@ -149,7 +149,7 @@ class Joining:
         found = carriers_of(self._settings.carrier)
         # Hosts of a zone repair for each other what they keep. Replicas keep their partition's log anyway.
         held = _HELD_IN_ZONES if RELAY in found else 0
-        stream = StreamSettings(hold_bytes=held)
+        stream = StreamSettings(hold_bytes=held, rests=self._settings.rest_streams)
         return FabricSettings(
             stream=stream,
             advertised=self._advertised,

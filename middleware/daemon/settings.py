@@ -151,6 +151,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "auto|content=FIELDS|labels|relay|srv6|stare|unicast"},
         ),
     ] = AUTO
+    rest_streams: Annotated[
+        bool,
+        Meta(
+            description="whether streams to other hosts that have no news rest: a pair of hosts then sends"
+            " one packet each way in 0.75 s, however many topics they share, instead of two a second for each"
+            " topic and reader"
+        ),
+    ] = False
     zone: Annotated[
         str,
         Meta(

@@ -334,7 +334,8 @@ class Sender:
         self._trim()
         end = self.log.end
         # Heartbeats and reports are evidence on a carrier: nothing rests while one sends the stream.
-        may_rest = self.sightings is None and not self.closed and self.live.edge == end
+        idle = self._settings.rests and not self.closed and self.live.edge == end
+        may_rest = idle and self.sightings is None
         offer = 0 if late else self.rest.offer(peer, report, end, may_rest, now)
         self._begin_beats(now)
         if report.echo and not self._turn.stood_lately(now):  # else the round trip would include that time

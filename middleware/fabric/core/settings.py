@@ -52,6 +52,7 @@ class StreamSettings(Struct, frozen=True):
     heartbeat_first: float = 0.01  # after the last segment; doubles
     heartbeat_longest: float = 1.0
     announce_every: float = 5.0
+    rests: bool = False  # receivers that have all may rest until there are news
     silent_after: float = 5.0  # a receiver that has not reported for this long counts as silent
 
     # --- receiver

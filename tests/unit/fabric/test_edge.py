@@ -245,7 +245,9 @@ async def test_messages_that_come_alone_are_reported() -> None:
 
 async def test_streams_without_news_rest_and_wake() -> None:
     """Over sockets, with keys: two hosts that serve each other two streams come down to beats alone."""
-    quick = replace(STREAM, report_idle=0.1, heartbeat_longest=0.1, orphaned_after=0.5, silent_after=0.6)
+    quick = replace(
+        STREAM, rests=True, report_idle=0.1, heartbeat_longest=0.1, orphaned_after=0.5, silent_after=0.6
+    )
     async with fabrics(1, 2, settings=FabricSettings(stream=quick, carriers=())) as (one, two):
         sinks = [Collected(), Collected()]
         ways = [(one, two, sinks[0]), (two, one, sinks[1])]
