@@ -146,7 +146,7 @@ def _with(at: int, value: int) -> bytes:
     ("data", "fault"),
     [
         (_with(0, 0x21), SegmentFault.VERSION),
-        (_with(0, 0x1A), SegmentFault.KIND),
+        (_with(0, 0x1B), SegmentFault.KIND),
         (_with(1, 0x02), SegmentFault.FLAGS),
         (_with(3, 1), SegmentFault.FLAGS),  # a key id without a tag
         (_with(27, 0), SegmentFault.NUMBERS),  # no records
