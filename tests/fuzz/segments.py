@@ -25,6 +25,7 @@ from treecast.middleware.wire.relay import MOST_HOPS, RelayHeader, RelayKind, en
 from treecast.middleware.wire.segment import KeyRing, Kind, Message, control, cut, encode
 from treecast.middleware.wire.segment_bodies import (
     Announce,
+    Beat,
     Close,
     Gap,
     Heartbeat,
@@ -51,6 +52,7 @@ SETTINGS: Final = StreamSettings(
     log_bytes=200_000,
     catch_up_after=2000,
     hold_bytes=100_000,
+    rests=True,
 )
 MEMORY: Final = 4 << 20  # bytes that the attacked streams may hold together
 
@@ -64,6 +66,7 @@ _BODIES: Final = {  # the fixed fields of each body, for bodies that `encode` wo
     Kind.ANNOUNCE: ">QQHIH",
     Kind.CLOSE: ">Q",
     Kind.PROBE: ">IQ",
+    Kind.BEAT: ">QQQQB",
 }
 
 
@@ -154,6 +157,7 @@ class Forger:
             ).encode(),
             Kind.CLOSE: lambda: Close(end).encode(),
             Kind.PROBE: lambda: Probe(self.number(32), self.number(64)).encode(),
+            Kind.BEAT: lambda: Beat(*(self.number(64) for _ in range(4)), rng.random() < 0.5).encode(),
         }
         return whole[kind]()
 
