@@ -154,8 +154,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rest_streams: Annotated[
         bool,
         Meta(
-            description="whether streams to other hosts that have no news rest: a pair of hosts then sends"
-            " one packet each way in 0.75 s, however many topics they share, instead of two a second for each"
+            description="whether streams to other hosts that have no news rest: two hosts then send each"
+            " other a packet in 0.75 s, however many topics they share, instead of two a second for each"
             " topic and reader"
         ),
     ] = False
