@@ -117,7 +117,7 @@ ALONE := the tests that failed run once more, with nothing beside them
 AGAIN := --last-failed --last-failed-no-failures none --ignore tests/house --ignore tests/unit $(DURATIONS)
 COLD := bench broker/groups cli control emulator evaluation faces filters lab load relay/homes segments stare \
 	p4/frontend p4/p4runtime p4/test_camus_examples.py p4/test_srv6_replication.py p4/test_subscription_changes.py
-REPLACING := fabric/test_invariants.py pipeline relay/test_partition_ahead.py spark
+REPLACING := fabric/test_invariants.py pipeline queues/test_links.py relay/test_partition_ahead.py spark
 INTERPRETED_UNIT := $(UNIT) $(addprefix tests/unit/,$(COLD) $(REPLACING))
 COMPILED_UNIT := $(UNIT) tests/unit $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
