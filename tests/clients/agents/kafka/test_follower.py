@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+from kafka.errors import NodeNotReadyError
 from tests.clients.agents.kafka.conftest import FOLLOWED
 from tests.clients.agents.kafka.site import PATIENCE, KafkaAgent, Node, Reader, read_all, until
 from tests.fault import kafka_apps
@@ -35,6 +36,19 @@ def admin(node: Node) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
+def _create(admin: KafkaAdminClient, topic: NewTopic) -> None:
+    """kafka-python refuses at once while its idle connection to the cluster is being opened again."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            admin.create_topics([topic])
+        except NodeNotReadyError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
 @pytest.fixture
 def topic(admin: KafkaAdminClient, agent: KafkaAgent) -> Callable[..., str]:
     """Makes a topic in the Kafka cluster, and waits until it is followed."""
@@ -42,7 +56,7 @@ def topic(admin: KafkaAdminClient, agent: KafkaAgent) -> Callable[..., str]:
     def make(partitions: int = 1, name: str = "", **config: str) -> str:
         made = name or f"followed.{next(_numbers)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(made, partitions, 1, topic_configs=settings)])
+        _create(admin, NewTopic(made, partitions, 1, topic_configs=settings))
         agent.until(
             lambda found: found["topics"].get(made, {}).get("fetching") == partitions,
             f"{made} is not followed",
@@ -410,7 +424,7 @@ def test_a_compacted_topic_keeps_its_gaps(
 
     agent.kill()
     settings = {key.replace("_", "."): value for key, value in COMPACTED.items()}
-    admin.create_topics([NewTopic(late, 1, 1, topic_configs=settings)])
+    _create(admin, NewTopic(late, 1, 1, topic_configs=settings))
     end = fill(node.bootstrap, late)[-1][0] + 1
     until(lambda: len(everything(node.bootstrap, late)) < 50, "the cluster does not compact it")
     agent.start()
