@@ -25,7 +25,7 @@ ENDS: Final[tuple[Ends, ...]] = (
     (("shims/amqp/", CHANNEL), (CHANNEL, "middleware/broker/queues/")),
 )
 # Files of each way that no change may exceed.
-LONGEST: Final = {"a Kafka record": 30, "an MQTT message of QoS 1": 35, "an AMQP message with a confirm": 33}
+LONGEST: Final = {"a Kafka record": 30, "an MQTT message of QoS 1": 37, "an AMQP message with a confirm": 33}
 FEWER: Final = 2  # files that a way may have less than the page says, before the page has to follow
 TRACES: Final = (4, 16, 64)
 

@@ -126,11 +126,6 @@ class Carriers:
         return None
 
     @property
-    def has_content(self) -> bool:
-        """Whether a carrier for messages with content headers is in use, available or not."""
-        return self._content is not None
-
-    @property
     def content(self) -> ContentCarrier | None:
         """The carrier for messages with content headers, if one is in use and available."""
         carrier = self._content

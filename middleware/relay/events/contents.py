@@ -51,6 +51,11 @@ class Contents:
         # Hosts that take the word that a message was filtered. Those of earlier versions get all messages.
         self.aware: set[int] = set()
 
+    @property
+    def used(self) -> bool:
+        """Whether a carrier for messages with content headers is available."""
+        return self._fabric.carriers.content is not None
+
     def changed(self) -> None:
         """Notes that a host takes event streams now, or no longer."""
         self._targets = None

@@ -148,7 +148,6 @@ class Sending:
         self._all: dict[int, EventStream] = {}  # by number, including streams that are ending
         self._sets: dict[tuple[int, ...], EventStream] = {}
         self._contents = Contents(common.hub, common.fabric, common.remotes)
-        self._has_content = False  # as of the last change of hosts: not asked for each message
         self._by_content: dict[tuple[bytes, frozenset[int]], EventStream] = {}
         self._places: Places[EventStream] = Places(common.settings.most_topics)
         self._owing = Owing(run, common.hub)
@@ -217,7 +216,7 @@ class Sending:
         items = self._outbox.take()
         batches: dict[EventStream, Batch] = {}
         for item in items:
-            content = self._contents.of(item.part, item.hosts) if self._has_content else None
+            content = self._contents.of(item.part, item.hosts) if self._contents.used else None
             stream = self._content_stream(item.part, content) if content is not None else None
             if stream is None:
                 content, stream = None, self._stream_of(item.hosts)
@@ -467,7 +466,6 @@ class Sending:
         if host in self._remotes:
             self._remotes[host].deaf = True
             self._contents.changed()
-            self._has_content = self._fabric.carriers.has_content
         self.accounts.left(host)
         for stream in self:
             self._remove(stream, host)
@@ -498,7 +496,6 @@ class Sending:
         if host in self._remotes:
             self._remotes[host].deaf = False
             self._contents.changed()
-            self._has_content = self._fabric.carriers.has_content
         for stream in self:
             if host in stream.members:
                 self._spawn(self._ask(stream, host), f"stream {stream.number} to {host}")

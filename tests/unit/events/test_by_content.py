@@ -15,7 +15,6 @@ def by_content(host: TestHost) -> None:
     carrier = Content(Layout("n:u32"))
     carrier.refusal = ""
     host.fabric.carriers._content = carrier
-    host.events.sending._has_content = True  # read as a host comes up
 
 
 async def test_members_of_a_stream_by_content_get_what_passes_and_settle_the_rest(world: World) -> None:
