@@ -10,12 +10,13 @@ A daemon that cannot be reached, or a pipeline that is dead, changes nothing: th
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from treecast.middleware.api import telemetry as topics
-from treecast.middleware.api.own_topics import Found
+from treecast.middleware.api.own_topics import Found, NotReached
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.model.logs import Log
 
@@ -182,3 +183,22 @@ class Advised:
             message = self._managed.describe(self._name, self._now(), self._strategy)
             await asyncio.to_thread(self._own.put, topics.TOPOLOGY, self._name, topics.encode(message))
             self._told = version
+
+
+class Printed:
+    """Prints what became of advice. A daemon that is away is said once, and hinders nothing else."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._said = ""
+
+    async def look(self, advised: Advised) -> None:
+        """Decides about new advice, as `Advised.look`, whose faults of switches and publishers it raises."""
+        try:
+            for verdict in await advised.look():
+                print(f"advice epoch={verdict.epoch} {verdict.decision.value}: {verdict.reason}", flush=True)
+            self._said = ""
+        except NotReached as error:
+            if str(error) != self._said:
+                print(f"{self._program}: advice waits: {error}", file=sys.stderr, flush=True)
+            self._said = str(error)

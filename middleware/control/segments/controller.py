@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from treecast.middleware.api.own_topics import NotReached, OwnTopics
-from treecast.middleware.control.advice.following import Advised, Topics
+from treecast.middleware.api.own_topics import OwnTopics
+from treecast.middleware.control.advice.following import Advised, Printed, Topics
 from treecast.middleware.control.advice.place import AdviceFile
 from treecast.middleware.control.advice.rules import Adviser
 from treecast.middleware.control.links.probes import Probes
@@ -90,7 +90,7 @@ class Controller:
         self._following: asyncio.Task[None] | None = None  # a look at advice, beside everything else
         self._one_at_a_time = asyncio.Lock()  # of updates: applied advice makes one, too
         self._balances = not self.managed.avoid  # and does not begin with ways that advice has left
-        self._advice_said = ""
+        self._printed_advice = Printed("segments")
         self._watch = Watch(
             self.probes,
             self._sessions,
@@ -177,18 +177,7 @@ class Controller:
             last.result()
         if self._following is None and now - self._followed_at >= self._described.advice.every:
             self._followed_at = now
-            self._following = asyncio.create_task(self._follow(advised), name="advice")
-
-    async def _follow(self, advised: Advised) -> None:
-        """Decides about new advice. A daemon that is away is said once, and hinders nothing else."""
-        try:
-            for verdict in await advised.look():
-                print(f"advice epoch={verdict.epoch} {verdict.decision.value}: {verdict.reason}", flush=True)
-            self._advice_said = ""
-        except NotReached as error:
-            if str(error) != self._advice_said:
-                print(f"segments: advice waits: {error}", file=sys.stderr, flush=True)
-            self._advice_said = str(error)
+            self._following = asyncio.create_task(self._printed_advice.look(advised), name="advice")
 
     async def _balance(self, traffic: Traffic, wanted: dict[Group, int]) -> None:
         """Reads the load of links, and decides which ones trees leave."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from treecast.middleware.api.own_topics import NotReached, OwnTopics
-from treecast.middleware.control.advice.following import Advised, Topics
+from treecast.middleware.api.own_topics import OwnTopics
+from treecast.middleware.control.advice.following import Advised, Printed, Topics
 from treecast.middleware.control.advice.place import AdviceFile
 from treecast.middleware.control.advice.rules import Adviser
 from treecast.middleware.control.links.probes import Probes
@@ -73,7 +73,7 @@ class Controller:
         self._said = ""
         self._open_topics = opened
         self._followed_at = 0.0
-        self._advice_said = ""
+        self._printed_advice = Printed("trees")
         network = described.check()
         self._run = _begin_run(store, now)
         sessions = self._sessions(network, described.switches)
@@ -220,18 +220,7 @@ class Controller:
         await self._update()
         if self._advised is not None and now - self._followed_at >= self._described.advice.every:
             self._followed_at = now
-            await self._follow(self._advised)
-
-    async def _follow(self, advised: Advised) -> None:
-        """Decides about new advice. A daemon that is away is said once, and hinders nothing else."""
-        try:
-            for verdict in await advised.look():
-                print(f"advice epoch={verdict.epoch} {verdict.decision.value}: {verdict.reason}", flush=True)
-            self._advice_said = ""
-        except NotReached as error:
-            if str(error) != self._advice_said:
-                print(f"trees: advice waits: {error}", file=sys.stderr, flush=True)
-            self._advice_said = str(error)
+            await self._printed_advice.look(self._advised)
 
     async def _update(self) -> None:
         manager = self.manager
