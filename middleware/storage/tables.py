@@ -106,7 +106,7 @@ class Tables:
         self._log: TableLog | None = None
         try:
             with suppress(sqlite3.Error):  # a full disk: the first sync tries again
-                self._empty_log()
+                self._empty_log(self._database)  # nothing runs beside it yet: no descriptors for another one
             self._open_log(logged)
         except BaseException:
             self._database.close()
@@ -286,10 +286,11 @@ class Tables:
             self._disk.sync_directory(os.path.dirname(self._path) or ".")
             self._entry_forced = True
 
-    def _empty_log(self) -> None:
+    def _empty_log(self, own: sqlite3.Connection | None = None) -> None:
         """Moves all of the write-ahead log into the database, and empties it. The kernel takes what a
-        failed sync left for clean: SQLite would end at it after a power loss, whatever follows."""
-        ((busy, _, _),) = self._checkpoint("TRUNCATE")
+        failed sync left for clean: SQLite would end at it after a power loss, whatever follows. `own`: the
+        connection for it; default: that for checkpoints."""
+        ((busy, _, _),) = self._checkpoint("TRUNCATE", own)
         if busy:
             raise sqlite3.OperationalError("the write-ahead log is in use")
         self._torn = False
@@ -299,12 +300,16 @@ class Tables:
             self._pages = 0
             self._checkpoint()
 
-    def _checkpoint(self, mode: str = "PASSIVE") -> list[tuple[int, int, int]]:
+    def _checkpoint(
+        self, mode: str = "PASSIVE", own: sqlite3.Connection | None = None
+    ) -> list[tuple[int, int, int]]:
         """Moves the write-ahead log into the database and forces both, on a connection of its own: that of
         the loop would be locked meanwhile. Returns SQLite's row: busy?, pages in the log, pages moved."""
-        if self._checkpoints is None:
+        if own is None and self._checkpoints is None:
             self._checkpoints = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        return self._checkpoints.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        connection = own or self._checkpoints
+        assert connection is not None
+        return connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     # --- folding the log into the database
 
